@@ -1,0 +1,110 @@
+# make build   the holdfast binary, ./bin/holdfast, with its C libraries inside
+# make demo    train, checkpoint three times, kill, restore, compare (docs/howto-train.md)
+# make test    everything that CI runs
+# make lint    formatting, vet, staticcheck, generated files
+# make bench   figures
+# make soak    long fault injection
+# make install PREFIX=/usr/local
+#
+# demo and test install what they miss on a Debian-like machine (scripts/setup.sh).
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # the order of a target's prerequisites is meant
+
+GO       ?= go
+CC       ?= cc
+CFLAGS   ?= -O2 -g
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+LIB      := internal/embedded/lib
+LIBS     := $(LIB)/libholdfast.so $(LIB)/libcuda.so.1
+EXAMPLES := build/examples/train build/examples/vecadd
+CRIU     := libexec/holdfast/criu
+GOFILES  := $(shell find cmd internal ptx test/corpus -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+EMBEDDED := $(shell find cmd internal -name '*.ptx' 2>/dev/null)
+SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.map shim/*.sh)
+
+# Packages that are pure enough for the race detector to be worth its time.
+RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
+
+.PHONY: build install demo test lint bench soak clean generate fuzz-smoke setup examples criu e2e race unit
+
+build: bin/holdfast
+
+bin/holdfast: $(LIBS) $(GOFILES) $(EMBEDDED)
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/holdfast
+
+$(LIB)/libholdfast.so: $(SHIMSRC)
+	CC='$(CC)' sh shim/build.sh $(@D)
+
+$(LIB)/libcuda.so.1: $(SHIMSRC)
+	CC='$(CC)' sh shim/build-stub.sh $(@D)
+
+examples: $(EXAMPLES)
+
+# An ordinary CUDA program: it links against the driver library, whoever provides that.
+build/examples/train: examples/train/train.c examples/train/train.ptx examples/include/cuda.h $(LIB)/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/train -o $@ $< -L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined
+
+build/examples/vecadd: examples/vecadd/vecadd.c examples/include/cuda.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -o $@ $< -ldl
+
+setup:
+	@bash scripts/setup.sh
+
+# holdfast finds CRIU beside itself: PREFIX/bin/holdfast, PREFIX/libexec/holdfast/criu.
+criu: setup
+	@sh scripts/criu.sh $(dir $(CRIU))
+
+demo: setup build examples criu
+	@bash scripts/demo.sh
+
+install: build
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 bin/holdfast '$(DESTDIR)$(PREFIX)/bin/holdfast'
+
+# Unit tests first, then end to end: what fails cheaply fails early.
+test: setup lint build examples criu unit race fuzz-smoke e2e
+
+unit: build examples
+	$(GO) test $$($(GO) list ./... | grep -v '/test/e2e$$')
+
+race: build
+	$(GO) test -race $(RACE)
+
+e2e: build examples criu
+	HOLDFAST_E2E=required $(GO) test -timeout 12m ./test/e2e
+
+fuzz-smoke: $(LIBS)
+	@GO='$(GO)' bash scripts/fuzz-smoke.sh 5s
+
+lint: $(LIBS)
+	@test -z "$$(gofmt -l cmd internal ptx test | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted' >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	@GO='$(GO)' bash scripts/check-generated.sh
+
+# Every generated file. A change of a generator is committed together with what it makes.
+generate:
+	$(GO) generate ./...
+	$(GO) test ./internal/wire -run '^TestHeader$$' -update
+	$(GO) test ./cmd/holdfast -run '^TestReference$$' -update
+
+bench: build examples
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+
+soak: build examples criu
+	HOLDFAST_E2E=required HOLDFAST_SOAK=1 $(GO) test -timeout 12h -v -run 'Fault' ./test/e2e
+
+clean:
+	rm -rf bin build libexec $(LIBS)

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Makes docs/results/foresee.md of what run.sh measured: report.py OUTDIR > docs/results/foresee.md. What
+OUTDIR/note says, if it is there, stands above the figures."""
+
+import json
+import pathlib
+import platform
+import sys
+
+out = pathlib.Path(sys.argv[1])
+bench = json.loads((out / "idempotence.json").read_text())
+traces = json.loads((out / "traces.json").read_text()) if (out / "traces.json").exists() else None
+total, opaque = bench["total"], bench["without_ptx"]
+latency = json.loads((out / "latency.json").read_text())["latency"]
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for r in rows:
+        print("| " + " | ".join(str(x) for x in r) + " |")
+    print()
+
+
+def n(x):
+    return f"{x:,}"
+
+
+def instances(row):
+    return sum(row["verdicts"].values())
+
+
+def share(a, b):
+    return f"{100 * a / b:.2f} %" if b else "–"
+
+
+def checked(c):
+    return sum(c[k] for k in ("idempotent", "not_idempotent", "undecided", "excluded"))
+
+
+def met(ok):
+    return "met" if ok else "**missed**"
+
+
+def counts(of):
+    return ", ".join(f"{k} {n(v)}" for k, v in sorted(of.items(), key=lambda kv: (-kv[1], kv[0]))) or "none"
+
+
+def seconds(ns):
+    return f"{ns / 1000:.2f} µs"
+
+
+truth, mutants = total["truth"], total["mutants"]
+not_idempotent = truth["not_idempotent"] + mutants["not_idempotent"]
+false_positives = truth["false_positives"] + mutants["false_positives"]
+cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+
+print("# Foresee: results\n")
+print(f"Made by `bench/foresee/run.sh` at {(out / 'commit').read_text().strip()} on {cpu}, without a GPU. The corpus, its recipes and the definition of each column are in `test/corpus`;")
+print("`docs/foresee.md` explains the analysis. An *instance* is a launch that differs from all others in kernel, configuration, arguments or buffers; a launch that a program made")
+print("a hundred times is one instance. *Truth* is what executing an instance on the software GPU shows: by the definition (no byte is read and then overwritten with another value), and")
+print("by stopping it after a random prefix of its schedule and running it again.\n")
+
+if (out / "note").exists():
+    print((out / "note").read_text())
+print("## Figures and limits\n")
+table(["figure", "measured", "limit", ""], [
+    ["kernels with PTX, different by code", n(total["kernels"]), "≥ 547", met(total["kernels"] >= 547)],
+    ["launches of them", n(total["launches"]), "≥ 18,217", met(total["launches"] >= 18217)],
+    ["instances of them, all different", n(instances(total)), "–", ""],
+    ["instances checked against the truth, mutants included", n(checked(truth) + checked(mutants)), "–", ""],
+    ["instances executed that are truly not idempotent, mutants included", n(not_idempotent), "≥ 3,000", met(not_idempotent >= 3000)],
+    ["false positives among all executed", n(false_positives), "0", met(false_positives == 0)],
+    ["false negatives: idempotent instances not known to be", f"{n(truth['false_negatives'])} of {n(truth['idempotent'])}, {share(truth['false_negatives'], truth['idempotent'])}", "≤ 5 %", met(truth["false_negatives"] <= 0.05 * truth["idempotent"])],
+    ["the same among mutants", f"{n(mutants['false_negatives'])} of {n(mutants['idempotent'])}, {share(mutants['false_negatives'], mutants['idempotent'])}", "–", ""],
+    ["instances said not to be idempotent, and are", n(truth["refuted"] + mutants["refuted"]), "0", met(truth["refuted"] + mutants["refuted"] == 0)],
+    ["instances that accessed a byte that was not foreseen", n(truth["missed_ranges"] + mutants["missed_ranges"]), "0", met(truth["missed_ranges"] + mutants["missed_ranges"] == 0)],
+    ["one evaluation, median", seconds(latency["p50_ns"]), "–", ""],
+    ["one evaluation, p99", seconds(latency["p99_ns"]), "≤ 1 µs", met(latency["p99_ns"] <= 1000)],
+    ["one evaluation, slowest", f"{seconds(latency['max_ns'])} ({latency['slowest']})", "≤ 5 µs", met(latency["max_ns"] <= 5000)],
+    ["allocations of an evaluation", f"{latency['allocations']:.3f}", "0", met(latency["allocations"] < 0.001)],
+])
+
+families = {}
+for row in bench["applications"]:
+    missed = families.setdefault(row["family"], [0, 0])
+    missed[0] += row["truth"]["false_negatives"]
+    missed[1] += row["truth"]["idempotent"]
+print("False negatives by family: " + ", ".join(f"{name} {n(a)} of {n(b)}" for name, (a, b) in families.items()) + ".\n")
+print("## What the figures count\n")
+print(f"- Of {n(total['kernels'])} kernels, {n(total['conditional'])} are conditionally idempotent: their verdict depends on the arguments. {n(total['both'])} have instances of both verdicts in this corpus, mutants not counted.")
+print(f"- {n(instances(total))} instances: {n(total['verdicts']['idempotent'])} idempotent, {n(total['verdicts']['not_idempotent'])} not, {n(total['verdicts']['unknown'])} unknown; {share(instances(total) - total['verdicts']['unknown'], instances(total))} have a verdict.")
+print(f"- {n(total['executed'])} instances were executed as they are, {n(total['executed_smaller'])} with fewer blocks (both verdict and truth are then those of the smaller launch). Not executed, only evaluated: {counts(total['not_executed'])}.")
+print(f"- {n(checked(mutants))} mutants were executed: outputs moved onto inputs, sizes 0, 1 and a prime. Mutants that fault or leave their buffers are not counted.")
+print(f"- {n(truth['reexecutions'] + mutants['reexecutions'])} re-executions after random prefixes.")
+print(f"- *Undecided*: {n(truth['undecided'])} instances and {n(mutants['undecided'])} mutants read bytes and overwrote them with the values they held, which one run cannot tell from luck. They are in no denominator, but a verdict \"idempotent\" on one of them would count as a false positive.")
+print(f"- *Set apart*: kernels that are never idempotent by definition (they print, look at clocks, wait for other blocks, …), in instances that clobbered nothing: {counts(total['excluded'])}. They are in no denominator either.")
+print(f"- Why instances have no verdict or are not idempotent: {counts(total['causes'])}.")
+print(f"- Latency: each of {n(latency['instances'])} instances is evaluated in five batches of 16, and the mean of its best batch counts; the distribution is over instances.\n")
+
+print("## Kernels without PTX\n")
+if opaque["kernels"]:
+    print(f"Library kernels of which only machine code exists: {n(opaque['kernels'])} kernels, {n(opaque['launches'])} launches, {n(instances(opaque))} instances, all of them unknown by construction. The analysis names the allocations that")
+    print("pointer-like values in their parameters point into, for those who can check afterwards.\n")
+else:
+    print("None in this corpus.\n")
+
+
+def rows_of(rows):
+    for r in rows:
+        t, m = r["truth"], r["mutants"]
+        v = r["verdicts"]
+        yield [r["application"], n(r["kernels"]), n(r["conditional"]), n(r["launches"]), n(instances(r)), n(v["idempotent"]), n(v["not_idempotent"]), n(v["unknown"]),
+               n(t["idempotent"]), n(t["not_idempotent"]), n(t["false_positives"] + m["false_positives"]), f"{n(t['false_negatives'])} ({share(t['false_negatives'], t['idempotent'])})", n(m["not_idempotent"])]
+
+
+head = ["application", "kernels", "conditional", "launches", "instances", "idempotent", "not", "unknown", "truly idempotent", "truly not", "false positives", "false negatives", "mutants truly not"]
+families = {}
+for a in bench["applications"]:
+    families.setdefault(a["family"], []).append(a)
+for family, rows in sorted(families.items()):
+    print(f"## {family}\n")
+    table(head, rows_of(rows))
+table(head, rows_of([total]))
+
+if traces:
+    print("## Traces\n")
+    print("Launches that programs made on a GPU, recorded by `holdfast trace`. There are no contents of memory in a trace, so that nothing is executed.\n")
+    table(["program", "kernels with PTX", "conditional", "launches", "instances", "idempotent", "not", "unknown", "with a verdict"],
+          [[r["application"], n(r["kernels"]), n(r["conditional"]), n(r["launches"]), n(instances(r)), n(r["verdicts"]["idempotent"]), n(r["verdicts"]["not_idempotent"]), n(r["verdicts"]["unknown"]),
+            share(instances(r) - r["verdicts"]["unknown"], instances(r))] for r in traces["applications"] + [traces["total"]]])
+    o = traces["without_ptx"]
+    print(f"Without PTX: {n(o['kernels'])} kernels, {n(o['launches'])} launches, {n(instances(o))} instances. Machine code beside the PTX that was analysed: {n(traces['total']['beside'])} instances.\n")
+
+if bench["false_negatives"]:
+    print("## False negatives\n")
+    print("By kernel; a report has at most twenty of each cause.\n")
+    seen = {}
+    for x in bench["false_negatives"]:
+        if "mutant" not in x:
+            seen.setdefault((x["application"], x["kernel"], x["cause"]), x)
+    table(["application", "kernel", "cause", "reason"], [[a, f"`{k[:60]}`", c, x["reason"]] for (a, k, c), x in sorted(seen.items())])

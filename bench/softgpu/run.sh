@@ -1,0 +1,22 @@
+#!/bin/sh
+# Compares the software GPU with the GPU of this machine: run.sh [flags of softgpu-compare]. See README.md.
+#
+# It builds the command, runs it on the probes and on the kernel corpus, and writes results.json, the PTX of what differs
+# and table.md to $OUT (default: softgpu-results in the working directory).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-softgpu-results}
+mkdir -p "$out"
+binary=${BINARY:-$out/softgpu-compare} # BINARY: one that was built elsewhere, for machines without Go
+if [ ! -x "$binary" ]; then
+	(cd "$here/../.." && CGO_ENABLED=0 ${GO:-go} build -trimpath -o "$OLDPWD/$out/softgpu-compare.tmp" ./bench/softgpu)
+	mv "$out/softgpu-compare.tmp" "$binary"
+fi
+corpus=$here/../../test/corpus
+set -- -seed 1 -limit-seconds 420 -json "$out/results.json" -table "$out/table.md" "$@"
+[ ! -d "$corpus" ] || set -- -corpus "$corpus" "$@"
+status=0
+"$binary" "$@" || status=$?
+[ "$status" -ne 2 ] || exit 2
+echo "results: $out/results.json, $out/table.md"
+exit "$status"

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"holdfast/internal/daemon/api"
+
+	"github.com/spf13/cobra"
+)
+
+const rollbackLong = `Put the GPU memory of an image back into the live program that it was taken of. Only
+chunks that differ are written. The program's own memory is not touched: it goes on
+where it is, with the GPU memory of then. Memory allocated since the checkpoint is left
+alone; memory freed since is a reason to refuse.`
+
+func (a *app) rollbackVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rollback PID|NAME DIR",
+		Short: "Put GPU memory back into a live program",
+		Long:  rollbackLong,
+		Example: `  holdfast checkpoint train -o /ckpt/good --gpu-only
+  holdfast rollback train /ckpt/good`,
+		Args:              exactly("PID|NAME", "DIR"),
+		ValidArgsFunction: a.completePrograms,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := absolute(args[1])
+			if err != nil {
+				return err
+			}
+			if err := a.reach(cmd.Context()); err != nil {
+				return err
+			}
+			m := a.meter()
+			res, err := a.client.Rollback(cmd.Context(), api.RollbackRequest{Target: args[0], Dir: dir}, m.progress())
+			m.clear()
+			if err != nil {
+				return fmt.Errorf("rollback %s: %w", args[0], err)
+			}
+			a.warn(res.Warnings)
+			if a.json {
+				return a.printJSON(res)
+			}
+			fmt.Fprintf(a.stdout, "%s (PID %d) is back at %s: stall %s, %s of %s of GPU memory differed\n\n",
+				args[0], res.PID, dir, msText(res.StallMS), bytesText(res.BytesFilled), bytesText(res.Bytes))
+			return printSteps(a.stdout, res.Steps, res.StallMS)
+		},
+	}
+}

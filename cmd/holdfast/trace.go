@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"holdfast/internal/client"
+	"holdfast/internal/recorder"
+	"holdfast/internal/tap"
+	"holdfast/internal/wire"
+
+	"github.com/spf13/cobra"
+)
+
+const traceLong = `Run a CUDA program and record what it launches: every kernel launch with its
+arguments, the layout of its parameters, the PTX of its modules where there is any,
+graphs with what they consist of, copies, and which memory there was when. The contents
+of memory are not recorded. The format is described in docs/trace-format.md.
+
+The program is not changed and not held. Processes that it starts are recorded as well,
+each under a number of its own; the recording ends with PROGRAM. For cubins that
+Triton loads, the PTX is looked for in Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache,
+and that of torch.compile).
+
+The exit status is the program's, or 128 + the signal that ended it; 125 if holdfast
+failed or the trace could not be written (the program runs on to its end), 126 if the
+program cannot be executed, 127 if it is not found.`
+
+type traceFlags struct {
+	gpu, out string
+}
+
+func (a *app) traceVerb() *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:   "trace -o FILE [--gpu=auto|native|soft] -- PROGRAM [ARGUMENT…]",
+		Short: "Record what a program launches",
+		Long:  traceLong,
+		Example: `  holdfast trace -o train.trace -- python3 train.py --steps 20
+  holdfast trace ls train.trace
+  holdfast trace show train.trace --json | head`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageErrorf("trace: PROGRAM is missing")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.out == "" {
+				return usageErrorf("trace: -o FILE is missing")
+			}
+			return a.trace(cmd.Context(), f, args)
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
+	cmd.Flags().StringVarP(&f.out, "output", "o", "", "the file that is written")
+	cmd.Flags().StringVar(&f.gpu, "gpu", "auto", "which GPU the program sees: auto, native or soft")
+	registerValues(cmd, "gpu", "auto", "native", "soft")
+	cmd.AddCommand(a.traceListVerb(), a.traceShowVerb())
+	return cmd
+}
+
+func (a *app) trace(ctx context.Context, f traceFlags, args []string) error {
+	kind, err := gpuKind(f.gpu)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return notRunnable(args[0], err)
+	}
+	libs, err := unpackLibraries()
+	if err != nil {
+		return &exitError{exitHoldfast, err}
+	}
+	if kind == gpuSoft {
+		if _, err := client.SoftGPU.Start(ctx, a.runtimeDir()); err != nil {
+			return &exitError{exitHoldfast, err}
+		}
+	}
+	file, err := os.Create(f.out)
+	if err != nil {
+		return &exitError{exitHoldfast, err}
+	}
+	defer file.Close()
+	dir, err := os.MkdirTemp("", "holdfast-trace-") // 0700: for the same user only
+	if err != nil {
+		return &exitError{exitHoldfast, err}
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "trace.sock")
+	l, err := wire.Listen(socket)
+	if err != nil {
+		return &exitError{exitHoldfast, err}
+	}
+	caches := func(pid int) []string { return tap.Caches(recorder.Environ(pid)) }
+	rec, err := recorder.New(file, caches, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return &exitError{exitHoldfast, fmt.Errorf("%s: %w", f.out, err)}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- rec.Serve(ctx, l) }()
+
+	env := setEnv(os.Environ(), "HOLDFAST_DIR", a.runtimeDir())
+	env = setEnv(env, "HOLDFAST_GPU", kind)
+	env = setEnv(env, "HOLDFAST_TRACE", socket)
+	env = prependEnv(env, "LD_PRELOAD", libs.Shim)
+	if kind == gpuSoft {
+		env = prependEnv(env, "LD_LIBRARY_PATH", libs.SoftDir)
+	}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	status := a.attend(cmd, filepath.Base(path), kind)
+
+	cancel()
+	err = <-served
+	list, finish := rec.Finish()
+	err = errors.Join(err, finish, file.Close())
+	if err != nil {
+		return &exitError{exitHoldfast, fmt.Errorf("%s: %w", f.out, err)}
+	}
+	return a.traced(f.out, rec.Bytes(), list, status)
+}
+
+// traced says what was recorded, and where that is not all.
+func (a *app) traced(out string, bytes int64, list []*recorder.Process, status error) error {
+	var launches, graphs, waits uint64
+	for _, p := range list {
+		launches += p.Launches
+		graphs += p.Graphs
+		waits += p.Waits
+		if p.Err != nil {
+			return &exitError{exitHoldfast, fmt.Errorf("%s: process %d (PID %d): %w", out, p.Number, p.PID, p.Err)}
+		}
+		if p.Launches < p.Counted.Launches {
+			fmt.Fprintf(a.stderr, "holdfast: process %d (PID %d, %s): %d launches, of which %d are not in the trace as kernels\n",
+				p.Number, p.PID, p.Name, p.Counted.Launches, p.Counted.Launches-p.Launches)
+		}
+	}
+	if a.json {
+		b := *a
+		b.stdout = a.stderr // standard output is the program's
+		b.printLine(struct {
+			Event     string `json:"event"`
+			File      string `json:"file"`
+			Bytes     int64  `json:"bytes"`
+			Processes int    `json:"processes"`
+			Launches  uint64 `json:"launches"`
+			Graphs    uint64 `json:"graph_launches"`
+			Waits     uint64 `json:"waits"`
+		}{"traced", out, bytes, len(list), launches, graphs, waits})
+	} else {
+		fmt.Fprintf(a.stderr, "holdfast: %s: %d processes, %d launches, %d graph launches, %s\n", out, len(list), launches, graphs, bytesText(uint64(bytes)))
+	}
+	return status
+}

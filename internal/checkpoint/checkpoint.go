@@ -1,0 +1,628 @@
+// Package checkpoint takes whole programs apart and puts them together again: it
+// orders what package process (freeze, release, remap), package snapshot (the
+// device memory), the driver's own checkpoint and package criu (the CPU side) do,
+// and writes what comes out with package image.
+//
+// Two rules shape every function here. A program survives a failure: whatever was begun is
+// undone in reverse order, with a context of its own, and the program runs on. And the
+// daemon survives its own death: before a program lets go of its memory, the keeper holds
+// the descriptors and a record of what is going on ([Record]), from which the next
+// daemon brings the program back.
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"holdfast/internal/criu"
+	"holdfast/internal/cuda"
+	"holdfast/internal/image"
+	"holdfast/internal/keeper"
+	"holdfast/internal/process"
+	"holdfast/internal/snapshot"
+	"holdfast/internal/wire"
+)
+
+// GPUs gives drivers and engines by kind of GPU and device.
+type GPUs interface {
+	Driver(kind uint32) (cuda.Driver, error)
+	Engine(kind uint32, uuid [16]byte) (*snapshot.Engine, error)
+}
+
+// Env is what the operations work with.
+type Env struct {
+	GPUs      GPUs
+	Keeper    func() (*keeper.Client, error)
+	CRIU      func() (*criu.Tool, error)
+	Libraries []string // of ours, mapped by programs: images carry them
+	Tool      string   // "holdfast VERSION", for manifests
+	Log       *slog.Logger
+}
+
+// Progress is told how far a phase is, in bytes; total 0 is unknown.
+type Progress func(phase string, done, total uint64)
+
+func (p Progress) snapshot() func(snapshot.Progress) {
+	if p == nil {
+		return nil
+	}
+	return func(s snapshot.Progress) { p(s.Step, s.Done, s.Total) }
+}
+
+// A Refused operation has touched nothing.
+type Refused struct {
+	Reason string
+	Remedy string
+}
+
+func (r *Refused) Error() string {
+	if r.Remedy == "" {
+		return r.Reason
+	}
+	return r.Reason + " (" + r.Remedy + ")"
+}
+
+func refusef(remedy, format string, args ...any) error {
+	return &Refused{Reason: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// A Step is one timed part of an operation.
+type Step struct {
+	Name  string
+	Time  time.Duration
+	Stall bool // the program stood still meanwhile
+}
+
+// timeline collects steps.
+type timeline struct {
+	mu    sync.Mutex
+	steps []Step
+	stall bool
+}
+
+func (t *timeline) do(name string, f func() error) error {
+	start := time.Now()
+	err := f()
+	t.add(name, time.Since(start), t.stall)
+	return err
+}
+
+func (t *timeline) add(name string, d time.Duration, stall bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, Step{name, d, stall})
+}
+
+// Options of a checkpoint.
+type Options struct {
+	Dir          string
+	LeaveRunning bool
+	GPUOnly      bool
+	Mode         snapshot.Mode
+	TCPClose     bool          // leave TCP connections out: they are closed after a restore
+	Timeout      time.Duration // of the freeze; 0: DefaultTimeout
+	Progress     Progress
+}
+
+// DefaultTimeout is how long a freeze waits for calls inside the driver and for stream captures.
+const DefaultTimeout = 10 * time.Second
+
+// undoTimeout bounds what brings a program back after a failure.
+const undoTimeout = 2 * time.Minute
+
+// Result of a checkpoint.
+type Result struct {
+	Kind           string
+	Mode           string
+	ModeReason     string
+	Stall          time.Duration
+	DataStall      time.Duration
+	Drain          time.Duration
+	Total          time.Duration
+	Bytes          uint64 // of device memory
+	BytesNew       uint64
+	HostBytes      uint64 // of the processes' own memory, in CRIU's files
+	Chunks         int
+	ChunksNew      int
+	ChunksZero     int
+	ChunksReused   int
+	ChunksRecopied int
+	ChunksAside    int           // copied aside after the stall, because they were about to be written
+	Waits          int           // launches and copies that had to wait for that, or for the drain of what they write
+	Waited         time.Duration // how long, in all
+	Mispredictions int           // captures that were lost to writes nobody foresaw, and taken again
+	Digest         string
+	Steps          []Step
+	Warnings       []string
+}
+
+// CaveatName is the word for a caveat's code.
+func CaveatName(code uint32) string {
+	names := map[uint32]string{
+		wire.CaveatManaged: "managed", wire.CaveatIPC: "ipc", wire.CaveatExported: "exported", wire.CaveatExternal: "external",
+		wire.CaveatGraphics: "graphics", wire.CaveatMulticast: "multicast", wire.CaveatHostMemory: "host-memory", wire.CaveatArray: "array",
+		wire.CaveatGlobals: "globals", wire.CaveatDriverMemory: "driver-memory", wire.CaveatGraphMemory: "graph-memory",
+		wire.CaveatPeer: "peer", wire.CaveatGreen: "green-context",
+	}
+	if n := names[code]; n != "" {
+		return n
+	}
+	return fmt.Sprintf("caveat-%d", code)
+}
+
+// checkCaveats refuses programs of which something cannot be held that flag (wire.CaveatBlocks…)
+// stands for, and returns the rest as warnings.
+func checkCaveats(programs []*process.Program, flag uint32) (warnings []string, err error) {
+	for _, p := range programs {
+		for _, c := range p.Caveats() {
+			if c.Code == wire.CaveatGlobals && flag == wire.CaveatBlocksFull {
+				continue // the driver's own checkpoint has all variables
+			}
+			text := fmt.Sprintf("process %d: %s: %s", p.Identity().PID, CaveatName(c.Code), c.Text)
+			if c.Flags&flag != 0 {
+				return nil, refusef("docs/troubleshooting.md says what to do about each", "%s", text)
+			}
+			warnings = append(warnings, text)
+		}
+	}
+	return warnings, nil
+}
+
+// Checkpoint writes an image of programs, which are the held ones of one process tree,
+// its root first. The caller holds their operation locks.
+func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt Options) (*Result, error) {
+	begin := time.Now()
+	res, err := e.checkpoint(ctx, programs, opt)
+	var lost *mispredicted
+	if !errors.As(err, &lost) {
+		return res, err
+	}
+	e.Log.Warn("copy on write was not foreseen right; taken again with recopy", "pid", programs[0].Identity().PID, "what", lost.what)
+	opt.Mode = snapshot.Recopy
+	if res, err = e.checkpoint(ctx, programs, opt); err != nil {
+		return nil, err
+	}
+	res.Total = time.Since(begin)
+	res.Mispredictions++
+	res.ModeReason = "copy on write met a write that was not foreseen"
+	res.Warnings = append(res.Warnings, "cow: "+lost.what+"; the image was taken again with recopy")
+	return res, nil
+}
+
+// checkpoint is Checkpoint in one mode.
+func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt Options) (res *Result, err error) {
+	begin := time.Now()
+	if opt.Timeout <= 0 {
+		opt.Timeout = DefaultTimeout
+	}
+	// What a gpu-only image lacks stands against putting it back, not against taking it: Rollback refuses.
+	var flag uint32
+	if !opt.GPUOnly {
+		flag = wire.CaveatBlocksFull
+	}
+	warnings, err := checkCaveats(programs, flag)
+	if err != nil {
+		return nil, err
+	}
+	c := &capture{env: e, programs: programs, opt: opt, res: &Result{Kind: image.KindFull, Warnings: warnings}}
+	if opt.GPUOnly {
+		c.res.Kind = image.KindGPUOnly
+	} else {
+		if c.criu, err = e.CRIU(); err != nil {
+			return nil, err
+		}
+		if c.driver, err = e.GPUs.Driver(programs[0].Identity().GPU); err != nil {
+			return nil, err
+		}
+	}
+	if c.w, err = image.Create(opt.Dir, image.CreateOptions{Logger: e.Log}); err != nil {
+		return nil, err
+	}
+	defer c.close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.w.Abort())
+		}
+	}()
+	if err := c.run(ctx); err != nil {
+		return nil, err
+	}
+	c.res.Steps = c.t.steps
+	c.res.Total = time.Since(begin)
+	return c.res, nil
+}
+
+// A capture is one checkpoint under way.
+type capture struct {
+	env      *Env
+	programs []*process.Program
+	opt      Options
+	w        *image.Writer
+	criu     *criu.Tool
+	driver   cuda.Driver
+	snaps    []*deviceSnapshot
+	watches  []*watch // of programs, in their order; in mode cow
+	t        timeline
+	res      *Result
+	m        *image.Manifest // of what was captured
+}
+
+// deviceSnapshot is the memory on one device that was known at one time.
+type deviceSnapshot struct {
+	engine *snapshot.Engine
+	snap   *snapshot.Snapshot
+	refs   []allocRef
+	region []*snapshot.Region
+}
+
+type allocRef struct {
+	program int
+	alloc   *process.Alloc
+}
+
+func (c *capture) close() {
+	for _, d := range c.snaps {
+		if d.snap != nil {
+			d.snap.Close()
+		}
+		for _, r := range d.region {
+			r.Close()
+		}
+	}
+}
+
+// open imports all memory that no snapshot covers yet and starts snapshots of it, one a device.
+func (c *capture) open() error {
+	have := map[allocRef]bool{}
+	for _, d := range c.snaps {
+		for _, r := range d.refs {
+			have[r] = true
+		}
+	}
+	byEngine := map[*snapshot.Engine]*deviceSnapshot{}
+	var fresh []*deviceSnapshot
+	for i, p := range c.programs {
+		id := p.Identity()
+		for _, a := range p.Allocs() {
+			ref := allocRef{i, a}
+			if have[ref] {
+				continue
+			}
+			engine, err := c.env.GPUs.Engine(id.GPU, id.Devices[a.Device])
+			if err != nil {
+				return err
+			}
+			d := byEngine[engine]
+			if d == nil {
+				d = &deviceSnapshot{engine: engine}
+				byEngine[engine] = d
+				fresh = append(fresh, d)
+				c.snaps = append(c.snaps, d) // so that close finds its regions
+			}
+			r, err := engine.Import(int(a.File.Fd()), a.Size)
+			if err != nil {
+				return fmt.Errorf("process %d: %d bytes at %#x: %w", id.PID, a.Size, a.VA, err)
+			}
+			d.refs = append(d.refs, ref)
+			d.region = append(d.region, r)
+		}
+	}
+	for _, d := range fresh {
+		d.snap = d.engine.Begin(d.region, snapshot.Options{Mode: c.opt.Mode, Have: c.w.Have, Logger: c.env.Log, Progress: c.opt.Progress.snapshot()})
+	}
+	return nil
+}
+
+// each runs f for all snapshots at once: devices do not wait for each other.
+func each(list []*deviceSnapshot, f func(*deviceSnapshot) error) error {
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, d := range list {
+		wg.Go(func() { errs[i] = f(d) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *capture) run(ctx context.Context) error {
+	if c.cows() {
+		defer c.unwatch(ctx)
+		if err := c.t.do("watch", func() error { return c.watchAll(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := c.precopy(ctx); err != nil {
+		return err
+	}
+	if err := c.stalled(ctx); err != nil {
+		return err
+	}
+	drain := time.Now()
+	err := c.drain(ctx)
+	c.res.Drain = time.Since(drain)
+	if err == nil {
+		err = c.t.do("commit", c.commit)
+	}
+	if err != nil {
+		return c.lost(ctx, err)
+	}
+	if !c.opt.LeaveRunning {
+		return c.t.do("kill", func() error { return criu.Kill(c.programs[0].Identity().PID, 10*time.Second) })
+	}
+	return nil
+}
+
+// precopy opens the memory and copies what it can while the programs run.
+func (c *capture) precopy(ctx context.Context) error {
+	if err := c.t.do("open", c.open); err != nil {
+		return err
+	}
+	return c.t.do("precopy", func() error {
+		return each(c.snaps, func(d *deviceSnapshot) error { return d.snap.Precopy(ctx, c.w) })
+	})
+}
+
+// captureFrozen takes the state that the image will have, of frozen programs.
+func (c *capture) captureFrozen(ctx context.Context) error {
+	start := time.Now()
+	defer func() { c.res.DataStall = time.Since(start) }()
+	if err := c.t.do("import", c.open); err != nil { // what was allocated since
+		return err
+	}
+	if err := c.t.do("capture", func() error {
+		return each(c.snaps, func(d *deviceSnapshot) error { return d.snap.Capture(ctx, c.w) })
+	}); err != nil {
+		return err
+	}
+	return c.describe()
+}
+
+func (c *capture) drain(ctx context.Context) error {
+	return c.t.do("drain", func() error {
+		return each(c.snaps, func(d *deviceSnapshot) error { return c.explain(d, d.snap.Drain(ctx, c.w)) })
+	})
+}
+
+// stalled does what must happen while the programs stand still. When it returns, they run
+// again, or (not LeaveRunning) stand stopped for good. After an error they run again.
+func (c *capture) stalled(ctx context.Context) error {
+	c.t.stall = true
+	start := time.Now()
+	defer func() {
+		c.t.stall = false
+		c.res.Stall = time.Since(start)
+	}()
+	if err := c.t.do("freeze", func() error { return freeze(ctx, c.programs, c.opt.Timeout) }); err != nil {
+		return err
+	}
+	if c.opt.GPUOnly {
+		err := c.captureFrozen(ctx)
+		for i := range c.watches {
+			err = errors.Join(err, c.arm(ctx, i))
+		}
+		return errors.Join(err, c.t.do("thaw", func() error { return thaw(ctx, c.programs) }))
+	}
+	return c.whole(ctx)
+}
+
+// whole captures the memory and dumps the process tree. The memory is ours as much as the programs': while
+// it is captured, they let go of it and the driver takes their contexts down.
+func (c *capture) whole(ctx context.Context) error {
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	k, err := c.env.Keeper()
+	if err == nil {
+		err = c.t.do("keep", func() error { return keepAll(k, c.programs) })
+	}
+	if err != nil {
+		return errors.Join(err, thaw(undo, c.programs))
+	}
+	captured := make(chan error, 1)
+	go func() { captured <- c.captureFrozen(ctx) }()
+	err = c.takeDown(undo)
+	if err = errors.Join(err, <-captured); err == nil {
+		err = c.dump(ctx)
+	}
+	if err != nil || c.opt.LeaveRunning {
+		err = errors.Join(err, c.t.do("come back", func() error { return c.env.comeBack(undo, k, c.driver, c.programs, &c.t, c.rearm(ctx)) }))
+	}
+	return err
+}
+
+// takeDown makes almost empty processes of frozen programs. ctx must not be one that a client can end: a program
+// that lets go of its memory just after we stopped waiting for it could not be brought back.
+func (c *capture) takeDown(ctx context.Context) error {
+	if err := c.t.do("release", func() error {
+		return parallel(c.programs, func(p *process.Program) error { _, err := p.Release(ctx); return err })
+	}); err != nil {
+		return err
+	}
+	return c.t.do("driver checkpoint", func() error { return driverCheckpoint(c.driver, c.programs, c.opt.Timeout) })
+}
+
+func (c *capture) dump(ctx context.Context) error {
+	return c.t.do("criu dump", func() error {
+		st, err := c.criu.Dump(ctx, criu.DumpOptions{
+			PID: c.programs[0].Identity().PID, Dir: c.w.CRIUDir(),
+			LeaveRunning: c.opt.LeaveRunning, LeaveStopped: !c.opt.LeaveRunning, TCPClose: c.opt.TCPClose,
+		})
+		c.t.add("  frozen by criu", st.Frozen, true)
+		c.t.add("  read pages", st.MemDump, true)
+		c.t.add("  write pages", st.MemWrite, true)
+		c.res.HostBytes = (st.PagesWritten + st.SharedWritten) * uint64(os.Getpagesize())
+		c.res.Warnings = append(c.res.Warnings, st.Caveats...)
+		return err
+	})
+}
+
+// lost undoes a checkpoint that failed after the dump of a program that was to be
+// killed: the image is no good, so the program runs on.
+func (c *capture) lost(ctx context.Context, cause error) error {
+	if c.opt.LeaveRunning {
+		return cause
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	k, err := c.env.Keeper()
+	if err == nil {
+		err = criu.Resume(c.programs[0].Identity().PID)
+	}
+	if err == nil {
+		err = c.env.comeBack(undo, k, c.driver, c.programs, &c.t, nil)
+	}
+	return errors.Join(cause, err)
+}
+
+func parallel(programs []*process.Program, f func(*process.Program) error) error {
+	errs := make([]error, len(programs))
+	var wg sync.WaitGroup
+	for i, p := range programs {
+		wg.Go(func() { errs[i] = f(p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// freeze freezes all programs or none. A client that goes away does not end it: it is bounded by timeout, and the
+// program must be known to be frozen or not.
+func freeze(ctx context.Context, programs []*process.Program, timeout time.Duration) error {
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+5*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var frozen []*process.Program
+	err := parallel(programs, func(p *process.Program) error {
+		_, err := p.Freeze(wait, timeout)
+		if err == nil || wait.Err() != nil { // what does not answer may still do it: the thaw follows
+			mu.Lock()
+			frozen = append(frozen, p)
+			mu.Unlock()
+		}
+		return err
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, thaw(ctx, frozen))
+}
+
+// thaw opens the gates, whatever has become of ctx.
+func thaw(ctx context.Context, programs []*process.Program) error { return thawWith(ctx, programs, 0) }
+
+// thawWith opens the gates with the flags of wire.Thaw.
+func thawWith(ctx context.Context, programs []*process.Program, flags uint32) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	return parallel(programs, func(p *process.Program) error {
+		err := p.Thaw(ctx, flags)
+		var r *process.Refusal
+		if errors.As(err, &r) && r.Failed.Code == wire.FailedState {
+			return nil // it was open
+		}
+		return err
+	})
+}
+
+// driverCheckpoint takes the contexts of all programs down into their own memory.
+func driverCheckpoint(drv cuda.Driver, programs []*process.Program, timeout time.Duration) error {
+	return parallel(programs, func(p *process.Program) error {
+		pid := p.Identity().PID
+		if err := drv.CheckpointLock(pid, timeout); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+		if err := drv.CheckpointSave(pid); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+		return nil
+	})
+}
+
+// driverRestore brings the contexts of a process back from wherever they are in the driver's checkpoint cycle.
+func driverRestore(drv cuda.Driver, pid int) error {
+	state, err := drv.CheckpointState(pid)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	switch state {
+	case cuda.ProcessRunning:
+		return nil
+	case cuda.ProcessCheckpointed:
+		if err := drv.CheckpointRestore(pid); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+	case cuda.ProcessFailed:
+		return fmt.Errorf("process %d: the driver says that its checkpoint failed for good", pid)
+	}
+	if err := drv.CheckpointUnlock(pid); err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// comeBack brings released programs back to where they were, from any state after the
+// keeper has their descriptors. What fails is tried again until ctx ends: another
+// program may have taken the device memory that the driver needs, and may give it back.
+// before, if not nil, is called of each program that has its memory again and is about to run.
+func (e *Env) comeBack(ctx context.Context, k *keeper.Client, drv cuda.Driver, programs []*process.Program, t *timeline, before func(context.Context, *process.Program) error) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := e.comeBackOnce(ctx, k, drv, programs, t, before)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		for _, p := range programs {
+			if pid := p.Identity().PID; !process.Alive(pid, 0) {
+				return fmt.Errorf("process %d: %w: %v", pid, process.ErrGone, err)
+			}
+		}
+		e.Log.Warn("a program does not come back yet", "pid", programs[0].Identity().PID, "err", err)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// comeBackOnce does what is left to do of comeBack.
+func (e *Env) comeBackOnce(ctx context.Context, k *keeper.Client, drv cuda.Driver, programs []*process.Program, t *timeline, before func(context.Context, *process.Program) error) error {
+	return parallel(programs, func(p *process.Program) error {
+		id := p.Identity()
+		start := time.Now()
+		if err := driverRestore(drv, id.PID); err != nil {
+			return err
+		}
+		t.add("  driver restore", time.Since(start), true)
+		start = time.Now()
+		// A program that was not released yet, or whose last daemon died before it was, comes back by itself.
+		if err := p.Wake(ctx); err != nil {
+			return err
+		}
+		t.add("  wake", time.Since(start), true)
+		if p.NeedsMemory() {
+			start = time.Now()
+			if _, err := p.Remap(ctx); err != nil {
+				return err
+			}
+			t.add("  map", time.Since(start), true)
+		}
+		// From here on the program has its memory: should we die, it opens its gate by itself.
+		if err := k.Delete(key(id.Token)); err != nil {
+			return err
+		}
+		if before != nil {
+			if err := before(ctx, p); err != nil {
+				e.Log.Warn("not prepared for running again", "pid", id.PID, "err", err)
+			}
+		}
+		return thaw(ctx, []*process.Program{p})
+	})
+}

@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"holdfast/internal/process"
+	"holdfast/internal/snapshot"
+	"holdfast/internal/wire"
+)
+
+// Copy on write: in the stall nothing is copied. Afterwards every piece of work that may write device memory asks first, and
+// waits until what it will write has been copied aside. What was written without being foreseen is found by its digest when it
+// is drained, and the checkpoint is taken again in another way.
+
+// A mispredicted capture was written to without anybody having been asked.
+type mispredicted struct {
+	what string // for people
+	err  *snapshot.MispredictedError
+}
+
+func (m *mispredicted) Error() string { return m.what + ": " + m.err.Error() }
+func (m *mispredicted) Unwrap() error { return m.err }
+
+// cows reports whether this capture copies on write while programs run.
+func (c *capture) cows() bool { return c.opt.Mode == snapshot.Cow && c.opt.LeaveRunning }
+
+// watchAll begins to watch the programs, so that all that is to be known of their code is known before they are frozen.
+func (c *capture) watchAll(ctx context.Context) error {
+	for _, p := range c.programs {
+		w := newWatch(p)
+		if err := w.attach(ctx); err != nil {
+			return fmt.Errorf("process %d cannot be watched: %w", p.Identity().PID, err)
+		}
+		c.watches = append(c.watches, w)
+	}
+	return nil
+}
+
+// rearm returns what prepares a program that had let go of its memory, which ended the tap, for running again. ctx is that of
+// the checkpoint.
+func (c *capture) rearm(ctx context.Context) func(context.Context, *process.Program) error {
+	return func(now context.Context, p *process.Program) error {
+		for i, w := range c.watches {
+			if w.program == p {
+				if err := w.attach(now); err != nil {
+					return err
+				}
+				return c.arm(ctx, i)
+			}
+		}
+		return nil
+	}
+}
+
+// arm makes the work of a captured program ask from its thaw on, and wait while ctx lasts.
+func (c *capture) arm(ctx context.Context, program int) error {
+	where := map[place]regionOf[*deviceSnapshot]{}
+	for _, d := range c.snaps {
+		for i, ref := range d.refs {
+			where[place{ref.program, ref.alloc.ID}] = regionOf[*deviceSnapshot]{d, i}
+		}
+	}
+	w := c.watches[program]
+	return w.arm(ctx, wire.AskWrites, func(t *task) {
+		spans := regionSpans(where, program, t.spans(nil, t.effect, false))
+		for d, list := range spans {
+			if d.snap.Kept(list) {
+				delete(spans, d)
+			}
+		}
+		if len(spans) == 0 {
+			t.work.Go()
+			return
+		}
+		work := t.work
+		go func() {
+			defer work.Go()
+			for d, list := range spans {
+				// An error is the drain's to report: this snapshot has failed, and the program goes on.
+				d.snap.BeforeWrite(ctx, list)
+			}
+		}()
+	})
+}
+
+// unwatch lets the programs run as they did before.
+func (c *capture) unwatch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	for _, w := range c.watches {
+		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {
+			c.env.Log.Warn("a program stays watched", "pid", w.program.Identity().PID, "err", err)
+		}
+	}
+}
+
+// explain says of an error of a drain whose memory it was about.
+func (c *capture) explain(d *deviceSnapshot, err error) error {
+	var bad *snapshot.MispredictedError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	ref := d.refs[bad.Region]
+	id := c.programs[ref.program].Identity()
+	what := fmt.Sprintf("process %d wrote at %#x (allocation of %d bytes at %#x), which was not foreseen",
+		id.PID, ref.alloc.VA+bad.Off, ref.alloc.Size, ref.alloc.VA)
+	if ref.program < len(c.watches) {
+		what += "; " + c.watches[ref.program].doubts()
+	}
+	return &mispredicted{what, bad}
+}

@@ -1,0 +1,372 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/criu"
+	"holdfast/internal/cuda"
+	"holdfast/internal/image"
+	"holdfast/internal/process"
+	"holdfast/internal/snapshot"
+	"holdfast/internal/snapshot/digest"
+)
+
+// RestoreOptions say how a program comes back.
+type RestoreOptions struct {
+	Dir      string
+	Name     string      // "" = as it was
+	OnDemand bool        // the program runs before its memory is there, see RestoreResult.Finish
+	Stdio    [3]*os.File // what becomes of its standard streams that were pipes, terminals or sockets
+	Progress Progress
+	// Warm gives away what is left of a program's memory from before it died, or nil.
+	Warm func(token [16]byte) *process.Program
+	// Room frees memory that is only kept for warm restores of other programs.
+	Room func()
+	// Register and Unregister tell the daemon of a program before its conversation
+	// can begin, and that it will never come.
+	Register   func(*process.Program) error
+	Unregister func(*process.Program)
+}
+
+// RestoreResult is a restored tree: its held programs, root first.
+type RestoreResult struct {
+	Root        int
+	Programs    []*process.Program
+	Warm        bool
+	Bytes       uint64
+	BytesFilled uint64
+	Total       time.Duration
+	Steps       []Step
+
+	// Finish is set after a restore on demand. It returns when all the memory is there, and must be called; an error
+	// means that the program had to be ended. Missing is how much was not there when the program began to run. After Finish
+	// Waits and Waited say how many pieces of work had to wait, and for how long in all.
+	Finish  func() error
+	Missing uint64
+	Waits   int
+	Waited  time.Duration
+}
+
+// Restore brings the program tree of an image back. When it fails, nothing of the tree
+// is left, and the image is as it was.
+func (e *Env) Restore(ctx context.Context, opt RestoreOptions) (res *RestoreResult, err error) {
+	begin := time.Now()
+	r := &restoration{env: e, opt: opt, res: &RestoreResult{}}
+	if err := r.t.do("check", func() error { return r.check(ctx) }); err != nil {
+		return nil, err
+	}
+	if err = r.run(ctx); err != nil {
+		err = errors.Join(err, r.undo())
+	}
+	if r.res.Finish == nil {
+		r.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.res.Steps = r.t.steps
+	r.res.Total = time.Since(begin)
+	r.res.Root = r.programs[0].Identity().PID
+	r.res.Programs = r.programs
+	return r.res, nil
+}
+
+type restoration struct {
+	env      *Env
+	opt      RestoreOptions
+	im       *image.Image
+	criu     *criu.Tool
+	driver   cuda.Driver
+	programs []*process.Program
+	devices  []*deviceFill
+	started  bool       // CRIU has brought the tree back
+	known    bool       // the daemon has been told
+	waited   sync.Mutex // res, after the restore
+	t        timeline
+	res      *RestoreResult
+}
+
+// deviceFill is the memory of one device.
+type deviceFill struct {
+	engine  *snapshot.Engine
+	regions []*snapshot.Region
+	digests [][]digest.Digest
+	places  []place // of the regions
+	warm    bool    // some may hold what they should already
+}
+
+// fillOf finds the entry of an engine, or adds it. There are as many as devices.
+func fillOf(list *[]*deviceFill, engine *snapshot.Engine) *deviceFill {
+	for _, d := range *list {
+		if d.engine == engine {
+			return d
+		}
+	}
+	d := &deviceFill{engine: engine}
+	*list = append(*list, d)
+	return d
+}
+
+// check refuses what cannot work, before anything is touched.
+func (r *restoration) check(ctx context.Context) (err error) {
+	if r.im, err = image.Open(r.opt.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			r.im.Close()
+		}
+	}()
+	m := r.im.Manifest
+	if m.Kind != image.KindFull {
+		return refusef("holdfast rollback puts it back into the living program", "%s is a %s image: it has device memory, but no program", r.opt.Dir, m.Kind)
+	}
+	if r.criu, err = r.env.CRIU(); err != nil {
+		return err
+	}
+	if err := r.criu.Check(); err != nil {
+		return err
+	}
+	kind := m.Programs[0].GPU
+	if r.driver, err = r.env.GPUs.Driver(kind); err != nil {
+		return err
+	}
+	version, err := r.driver.DriverVersion()
+	if err != nil {
+		return err
+	}
+	if int(version) < m.GPU.Driver {
+		return refusef("restore it where the driver is at least as new", "the image is of CUDA driver %v, this one is %v", cuda.Version(m.GPU.Driver), version)
+	}
+	for _, p := range m.Programs {
+		if process.Alive(p.PID, 0) {
+			return refusef("end it first, or use holdfast rollback for its device memory", "process %d is in use: the program of %s needs that number", p.PID, r.opt.Dir)
+		}
+		for _, u := range p.Devices {
+			if _, err := r.env.GPUs.Engine(kind, u); err != nil {
+				return fmt.Errorf("the image needs a GPU that is not here: %w", err)
+			}
+		}
+	}
+	return r.im.CheckFiles(ctx)
+}
+
+func (r *restoration) run(ctx context.Context) (err error) {
+	if err := r.t.do("memory", r.memory); err != nil {
+		return err
+	}
+	if err := r.register(); err != nil {
+		return err
+	}
+	if r.opt.OnDemand {
+		return r.onDemand(ctx)
+	}
+	// The CPU side and the device memory come back side by side.
+	fillCtx, stopFill := context.WithCancel(ctx)
+	defer stopFill()
+	filled := make(chan error, 1)
+	go func() {
+		filled <- r.t.do("fill", func() error { return r.fill(fillCtx) })
+	}()
+	err = r.cpuSide(ctx)
+	if err != nil {
+		stopFill()
+	}
+	err = errors.Join(err, <-filled)
+	if err != nil {
+		return err
+	}
+	k, err := r.env.Keeper()
+	if err != nil {
+		return err
+	}
+	return r.t.do("thaw", func() error {
+		return parallel(r.programs, func(p *process.Program) error {
+			if err := k.Delete(key(p.Identity().Token)); err != nil {
+				return err
+			}
+			return thaw(ctx, []*process.Program{p})
+		})
+	})
+}
+
+// memory finds or makes the physical memory of every region.
+func (r *restoration) memory() error {
+	m := r.im.Manifest
+	left := make([]map[uint64]*process.Alloc, len(m.Programs))
+	r.res.Warm = true
+	for i, mp := range m.Programs {
+		id := process.Identity{
+			PID: mp.PID, StartTime: mp.StartTime, ControlTID: mp.ControlTID, GPU: mp.GPU, Driver: m.GPU.Driver, Name: mp.Name,
+			Exe: mp.Exe, Command: mp.Command, Devices: mp.Devices, Token: mp.Token,
+		}
+		if i == 0 && r.opt.Name != "" {
+			id.Name = r.opt.Name
+		}
+		p := process.New(id, "restoring", r.env.Log)
+		p.SetImage(r.opt.Dir)
+		r.programs = append(r.programs, p)
+		left[i] = map[uint64]*process.Alloc{}
+		old := r.opt.Warm(id.Token)
+		if old == nil {
+			r.res.Warm = false
+			continue
+		}
+		for _, a := range old.Take() {
+			left[i][a.ID] = a
+		}
+	}
+	defer func() {
+		for _, l := range left {
+			for _, a := range l { // not part of this image
+				a.File.Close()
+			}
+		}
+	}()
+	if !r.res.Warm {
+		r.opt.Room()
+	}
+	for _, mr := range m.Regions {
+		p := r.programs[mr.Program]
+		id := p.Identity()
+		engine, err := r.env.GPUs.Engine(id.GPU, id.Devices[mr.Device])
+		if err != nil {
+			return err
+		}
+		d := fillOf(&r.devices, engine)
+		a := &process.Alloc{ID: mr.ID, VA: mr.VA, Size: mr.Size, Device: mr.Device, Kind: mr.Kind, Used: mr.Used}
+		var region *snapshot.Region
+		if w := left[mr.Program][mr.ID]; w != nil && w.Size == mr.Size && w.Device == mr.Device {
+			delete(left[mr.Program], mr.ID)
+			a.File = w.File
+			region, err = engine.Import(int(a.File.Fd()), a.Size)
+			d.warm = true
+		} else {
+			var fd int
+			region, fd, err = engine.Create(a.Size)
+			if err == nil {
+				a.File = os.NewFile(uintptr(fd), fmt.Sprintf("device memory %d of process %d", a.ID, id.PID))
+			}
+		}
+		p.Adopt([]*process.Alloc{a})
+		if err != nil {
+			return fmt.Errorf("%d bytes of device memory for process %d: %w", a.Size, id.PID, err)
+		}
+		d.regions = append(d.regions, region)
+		d.digests = append(d.digests, mr.Digests)
+		d.places = append(d.places, place{mr.Program, mr.ID})
+		r.res.Bytes += a.Size
+	}
+	return nil
+}
+
+// fill brings every region to what the image says. What is there already is left alone.
+func (r *restoration) fill(ctx context.Context) (err error) {
+	r.res.BytesFilled, err = fillAll(ctx, r.devices, r.im, r.opt.Progress)
+	return err
+}
+
+// fillAll fills the memory of each device, and says how many bytes were not there already.
+func fillAll(ctx context.Context, devices []*deviceFill, im *image.Image, progress Progress) (filled uint64, err error) {
+	for _, d := range devices {
+		st, err := d.engine.Fill(ctx, d.regions, d.digests, im.ReadChunk, snapshot.FillOptions{Compare: d.warm, Progress: progress.snapshot()})
+		filled += uint64(st.Chunks-st.Kept) * snapshot.ChunkSize
+		if err != nil {
+			return filled, err
+		}
+	}
+	return filled, nil
+}
+
+func (r *restoration) register() error {
+	k, err := r.env.Keeper()
+	if err != nil {
+		return err
+	}
+	r.known = true
+	for _, p := range r.programs {
+		if err := keep(k, p, DoingRestore, r.programs[0].Identity().PID); err != nil {
+			return err
+		}
+		if err := r.opt.Register(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *restoration) cpuSide(ctx context.Context) error {
+	if err := r.im.PlaceLibraries(); err != nil {
+		return err
+	}
+	if err := r.t.do("criu restore", func() error {
+		pid, err := r.criu.Restore(ctx, criu.RestoreOptions{Dir: r.im.CRIUDir(), Stdio: r.opt.Stdio})
+		if err != nil {
+			return err
+		}
+		r.started = true
+		if want := r.programs[0].Identity().PID; pid != want && len(r.programs) == 1 && r.im.Manifest.Root == want {
+			return fmt.Errorf("criu restored process %d, the image is of %d", pid, want)
+		}
+		for _, p := range r.programs {
+			if err := p.Restored(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return parallel(r.programs, func(p *process.Program) error {
+		if err := r.t.do("driver restore", func() error { return driverRestore(r.driver, p.Identity().PID) }); err != nil {
+			return err
+		}
+		if err := r.t.do("wake", func() error { return p.Wake(ctx) }); err != nil {
+			return err
+		}
+		return r.t.do("map", func() error { _, err := p.Remap(ctx); return err })
+	})
+}
+
+func (r *restoration) close() {
+	r.im.Close()
+	for _, d := range r.devices {
+		for _, g := range d.regions {
+			g.Close()
+		}
+	}
+}
+
+// undo leaves nothing of a restore that failed.
+func (r *restoration) undo() error {
+	var err error
+	if r.started {
+		tree, _ := criu.Tree(r.im.Manifest.Root) // none if it has ended
+		err = criu.Kill(r.im.Manifest.Root, 10*time.Second)
+		// They are our children, or became so with the death of their parents. Until somebody takes their
+		// status their process IDs stay in use, and the next restore needs those.
+		for _, pid := range tree {
+			if r.res.Finish == nil || pid != r.res.Root { // whoever was given the result waits for its root
+				unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			}
+		}
+	}
+	k, kerr := r.env.Keeper()
+	for _, p := range r.programs {
+		p.Drop()
+		if r.known {
+			r.opt.Unregister(p)
+			if kerr == nil {
+				kerr = k.Delete(key(p.Identity().Token))
+			}
+		}
+	}
+	return errors.Join(err, kerr)
+}

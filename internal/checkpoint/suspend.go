@@ -1,0 +1,233 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holdfast/internal/image"
+	"holdfast/internal/process"
+	"holdfast/internal/snapshot"
+	"holdfast/internal/snapshot/digest"
+	"holdfast/internal/wire"
+)
+
+// Where the memory of a suspended program goes.
+const (
+	ToHost = "host" // an image in /dev/shm: host memory, and safe from the daemon's death
+	ToDisk = "disk" // an image in a directory of the caller's choice
+	ToGPU  = "gpu"  // nowhere: the keeper keeps it where it is
+)
+
+// SuspendResult describes a suspended program.
+type SuspendResult struct {
+	BytesFreed uint64
+	Total      time.Duration
+	Steps      []Step
+}
+
+// HostDir is where the memory of a program goes that is suspended to the host.
+func HostDir(p *process.Program) string {
+	return filepath.Join("/dev/shm", fmt.Sprintf("holdfast-%d", os.Getuid()), key(p.Identity().Token))
+}
+
+// Suspend takes programs, the held ones of one process tree, off the GPU: when
+// it returns, the driver has nothing of theirs any more. Their processes stay: their
+// next call to the driver waits until Resume. An image in dir holds the memory (not for ToGPU).
+func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir string, progress Progress) (*SuspendResult, error) {
+	begin := time.Now()
+	// The driver saves what it has itself, so what stands against a gpu-only image does not stand against this.
+	if _, err := checkCaveats(programs, wire.CaveatBlocksFull); err != nil {
+		return nil, err
+	}
+	drv, err := e.GPUs.Driver(programs[0].Identity().GPU)
+	if err != nil {
+		return nil, err
+	}
+	k, err := e.Keeper()
+	if err != nil {
+		return nil, err
+	}
+	c := &capture{env: e, programs: programs, driver: drv, res: &Result{Kind: image.KindGPUOnly},
+		opt: Options{Dir: dir, GPUOnly: true, Mode: snapshot.Recopy, Timeout: DefaultTimeout, Progress: progress}}
+	defer c.close()
+	if to != ToGPU {
+		if c.w, err = image.Create(dir, image.CreateOptions{Logger: e.Log, Private: to == ToHost}); err != nil {
+			return nil, err
+		}
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	committed := false
+	fail := func(err error) (*SuspendResult, error) {
+		switch {
+		case c.w == nil:
+		case committed:
+			err = errors.Join(err, image.Remove(dir))
+		default:
+			err = errors.Join(err, c.w.Abort())
+		}
+		return nil, err
+	}
+	if c.w != nil {
+		if err := c.precopy(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	c.t.stall = true
+	if err := c.t.do("freeze", func() error { return freeze(ctx, programs, c.opt.Timeout) }); err != nil {
+		return fail(err)
+	}
+	if c.w != nil {
+		err := c.captureFrozen(ctx)
+		if err == nil {
+			err = c.drain(ctx)
+		}
+		if err == nil {
+			err = c.t.do("commit", c.commit)
+		}
+		if err != nil {
+			return fail(errors.Join(err, thaw(undo, programs)))
+		}
+		committed = true
+	}
+	err = c.t.do("keep", func() error {
+		for _, p := range programs {
+			p.SetImage(dir)
+			if err := keep(k, p, DoingCheckpoint, programs[0].Identity().PID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fail(errors.Join(err, thaw(undo, programs)))
+	}
+	err = c.takeDown(undo)
+	if err != nil {
+		return fail(errors.Join(err, e.comeBack(undo, k, drv, programs, &c.t, nil)))
+	}
+	res := &SuspendResult{}
+	c.close() // our own mappings hold the memory too
+	for _, p := range programs {
+		if to != ToGPU {
+			n, _ := p.Resident()
+			res.BytesFreed += n
+			p.CloseFiles()
+		}
+		if err := keep(k, p, DoingSuspend, programs[0].Identity().PID); err != nil {
+			return nil, err
+		}
+	}
+	res.Steps, res.Total = c.t.steps, time.Since(begin)
+	return res, nil
+}
+
+// ResumeResult describes a resumed program.
+type ResumeResult struct {
+	Bytes uint64
+	Total time.Duration
+	Steps []Step
+}
+
+// Resume puts suspended programs back on the GPU. When it fails they stay suspended, and it can be tried again.
+func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress Progress) (*ResumeResult, error) {
+	begin := time.Now()
+	var t timeline
+	res := &ResumeResult{}
+	drv, err := e.GPUs.Driver(programs[0].Identity().GPU)
+	if err != nil {
+		return nil, err
+	}
+	k, err := e.Keeper()
+	if err != nil {
+		return nil, err
+	}
+	dir := programs[0].Image()
+	var fills []*deviceFill
+	defer func() {
+		for _, d := range fills {
+			for _, r := range d.regions {
+				r.Close()
+			}
+		}
+	}()
+	onGPU := true
+	for _, p := range programs {
+		for _, a := range p.Allocs() {
+			res.Bytes += a.Size
+			onGPU = onGPU && a.File != nil
+		}
+	}
+	if !onGPU {
+		im, err := image.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		defer im.Close()
+		err = t.do("memory", func() (err error) { fills, err = e.recreate(programs, im.Manifest); return err })
+		if err == nil {
+			err = t.do("fill", func() error { _, err := fillAll(ctx, fills, im, progress); return err })
+		}
+		if err == nil {
+			err = keepAll(k, programs) // from here on a new daemon brings them back with this memory
+		}
+		if err != nil {
+			for _, p := range programs {
+				p.CloseFiles()
+			}
+			return nil, err
+		}
+	}
+	if err := e.comeBack(ctx, k, drv, programs, &t, nil); err != nil {
+		return nil, err
+	}
+	if dir == HostDir(programs[0]) {
+		if err := image.Remove(dir); err != nil {
+			e.Log.Warn("the image of a resumed program stays", "dir", dir, "err", err)
+		}
+		for _, p := range programs {
+			p.SetImage("")
+		}
+	}
+	res.Total, res.Steps = time.Since(begin), t.steps
+	return res, nil
+}
+
+// recreate makes new physical memory for every allocation, to be filled from m.
+func (e *Env) recreate(programs []*process.Program, m *image.Manifest) ([]*deviceFill, error) {
+	digests := map[[16]byte]map[uint64][]digest.Digest{}
+	for _, r := range m.Regions {
+		t := m.Programs[r.Program].Token
+		if digests[t] == nil {
+			digests[t] = map[uint64][]digest.Digest{}
+		}
+		digests[t][r.ID] = r.Digests
+	}
+	var fills []*deviceFill
+	for _, p := range programs {
+		id := p.Identity()
+		for _, a := range p.Allocs() {
+			want, ok := digests[id.Token][a.ID]
+			if !ok || uint64(len(want))*digest.ChunkSize != a.Size {
+				return fills, fmt.Errorf("process %d: the image has nothing for its %d bytes at %#x", id.PID, a.Size, a.VA)
+			}
+			engine, err := e.GPUs.Engine(id.GPU, id.Devices[a.Device])
+			if err != nil {
+				return fills, err
+			}
+			d := fillOf(&fills, engine)
+			r, fd, err := engine.Create(a.Size)
+			if err != nil {
+				return fills, fmt.Errorf("%d bytes of device memory for process %d: %w", a.Size, id.PID, err)
+			}
+			d.regions = append(d.regions, r)
+			d.digests = append(d.digests, want)
+			p.SetFile(a.ID, os.NewFile(uintptr(fd), fmt.Sprintf("device memory %d of process %d", a.ID, id.PID)))
+		}
+	}
+	return fills, nil
+}

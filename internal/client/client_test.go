@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/internal/daemon/api"
+)
+
+// serve answers on the daemon's socket of a new runtime directory.
+func serve(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hf") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, DaemonSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return &Client{Dir: dir}
+}
+
+func TestNoDaemon(t *testing.T) {
+	c := Client{Dir: t.TempDir()}
+	if _, err := c.Version(context.Background()); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("no socket: %v", err)
+	}
+	l, err := net.Listen("unix", filepath.Join(c.Dir, DaemonSocket))
+	if err != nil {
+		t.Skip(err) // the path is too long here
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := c.Version(context.Background()); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("a dead daemon's socket: %v", err)
+	}
+	if _, err := Daemon.PID(context.Background(), c.Dir); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("PID with a dead daemon's socket: %v", err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	for _, c := range []struct {
+		name, body, want string // want: part of the error; "" is success
+	}{
+		{"result", `{"progress":{"phase":"drain","done":1,"total":2}}` + "\n" + `{"result":{"pid":7}}` + "\n", ""},
+		{"result without newline", `{"result":{"pid":7}}`, ""},
+		{"error", `{"error":{"code":"failed","message":"no"}}`, "no"},
+		{"cut", `{"progress":{"phase":"drain"}}` + "\n", "went away"},
+		{"empty", "", "went away"},
+		{"garbage", "{]", "answer of the daemon"},
+		{"result of another type", `{"result":{"pid":"seven"}}`, "answer of the daemon"},
+		{"endless line", strings.Repeat("x", maxLine+1), "token too long"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cl := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(c.body)) })
+			var seen []api.Progress
+			res, err := cl.Resume(context.Background(), api.ResumeRequest{Target: "x"}, func(p api.Progress) { seen = append(seen, p) })
+			switch {
+			case c.want == "" && (err != nil || res.PID != 7):
+				t.Errorf("%+v, %v", res, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if c.name == "result" && (len(seen) != 1 || seen[0].Done != 1) {
+				t.Errorf("progress %+v", seen)
+			}
+		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	cl := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		w.Write([]byte(`{"code":"busy","message":"a checkpoint is under way","remedy":"wait for it"}`))
+	})
+	_, err := cl.Processes(context.Background())
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != "busy" || e.Remedy != "wait for it" {
+		t.Errorf("%#v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	reached := make(chan struct{})
+	cl := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		close(reached)
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-reached
+		cancel()
+	}()
+	if _, err := cl.Suspend(ctx, api.SuspendRequest{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMakeRuntimeDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if err := MakeRuntimeDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Fatalf("%v %v", info.Mode(), err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeRuntimeDir(dir); err == nil {
+		t.Error("a directory that others can enter is taken")
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeRuntimeDir(link); err == nil {
+		t.Error("a symbolic link is taken")
+	}
+}
+
+func TestServerEnv(t *testing.T) {
+	env := serverEnv([]string{"PATH=/bin", "LD_PRELOAD=x", "HOLDFAST_NAME=n", "HOLDFAST_DIR=/old", "CUDA_VISIBLE_DEVICES=1", "HOLDFAST_SOFTGPU_MEM=5"}, "/new")
+	got := strings.Join(env, " ")
+	if want := "HOLDFAST_DIR=/new PATH=/bin HOLDFAST_SOFTGPU_MEM=5"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

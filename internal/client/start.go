@@ -1,0 +1,225 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startLimit is how long a server may take until it answers. The daemon opens no GPU
+// before it listens, so this is for slow machines only.
+const startLimit = 30 * time.Second
+
+// A Server is a process that serves the programs of a runtime directory: the daemon or
+// the software GPU. Start brings it up.
+type Server struct {
+	Name   string   // "daemon", "softgpu": the log is NAME.log, the lock NAME.lock
+	Args   []string // of this same executable
+	Socket string   // name of its socket in the runtime directory
+}
+
+// The two servers. Both are verbs of the holdfast executable.
+var (
+	Daemon  = Server{Name: "daemon", Args: []string{"daemon"}, Socket: DaemonSocket}
+	SoftGPU = Server{Name: "softgpu", Args: []string{"softgpu"}, Socket: SoftSocket}
+)
+
+// PID returns the process that listens on the socket of s, or an error that wraps
+// [ErrNoDaemon].
+func (s Server) PID(ctx context.Context, dir string) (int, error) {
+	conn, err := dialUnix(ctx, filepath.Join(dir, s.Socket))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	cred, err := peer(conn)
+	if err != nil {
+		return 0, err
+	}
+	if ending(int(cred.Pid)) {
+		return 0, fmt.Errorf("%w: process %d ends just now", ErrNoDaemon, cred.Pid)
+	}
+	return int(cred.Pid), nil
+}
+
+// ending says whether a process has been killed. Its sockets take connections until the
+// last of its threads is gone, a little later than the first.
+func ending(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	_, rest, ok := strings.Cut(string(stat), ") ")
+	return ok && (rest[0] == 'Z' || rest[0] == 'X')
+}
+
+// Start makes sure that s runs for the runtime directory dir and returns its process
+// ID. Any number of processes may call it at once: a lock lets one of them start the
+// server, in a session of its own and with its output in a log file; the
+// others find it running.
+func (s Server) Start(ctx context.Context, dir string) (int, error) {
+	if pid, err := s.PID(ctx, dir); err == nil {
+		return pid, nil
+	} else if !errors.Is(err, ErrNoDaemon) {
+		return 0, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if err := MakeRuntimeDir(dir); err != nil {
+		return 0, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, s.Name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	defer lock.Close() // releases it
+	if err := flock(ctx, lock); err != nil {
+		return 0, fmt.Errorf("start %s: %s: %w", s.Name, lock.Name(), err)
+	}
+	if pid, err := s.PID(ctx, dir); err == nil {
+		return pid, nil
+	}
+	pid, err := s.spawn(ctx, dir)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	return pid, nil
+}
+
+func (s Server) spawn(ctx context.Context, dir string) (int, error) {
+	logName := filepath.Join(dir, s.Name+".log")
+	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	logStart, err := log.Seek(0, 2)
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(self(), append(s.Args, "--dir", dir)...)
+	cmd.Dir = "/"
+	cmd.Env = serverEnv(os.Environ(), dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	for {
+		pid, err := s.PID(ctx, dir)
+		if err == nil {
+			return pid, nil
+		}
+		if !errors.Is(err, ErrNoDaemon) {
+			return 0, err
+		}
+		select {
+		case err := <-ended:
+			return 0, fmt.Errorf("it ended at once (%v); %s says:\n%s", err, logName, tail(logName, logStart))
+		case <-limit.C:
+			cmd.Process.Kill()
+			return 0, fmt.Errorf("it did not listen within %v; see %s", startLimit, logName)
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// self is this executable: by its name, which ps shows, unless another file has that
+// name by now.
+func self() string {
+	const proc = "/proc/self/exe"
+	name, err := os.Executable()
+	if err != nil {
+		return proc
+	}
+	a, errA := os.Stat(name)
+	b, errB := os.Stat(proc)
+	if errA != nil || errB != nil || !os.SameFile(a, b) {
+		return proc
+	}
+	return name
+}
+
+// serverEnv is the environment of a server: that of the first program that needed it,
+// less what belongs to a program.
+func serverEnv(env []string, dir string) []string {
+	out := []string{"HOLDFAST_DIR=" + dir}
+	for _, kv := range env {
+		key, _, _ := strings.Cut(kv, "=")
+		switch key {
+		case "HOLDFAST_DIR", "HOLDFAST_NAME", "HOLDFAST_GPU", "LD_PRELOAD", "LD_LIBRARY_PATH",
+			"CUDA_VISIBLE_DEVICES": // the daemon must see every device that any program uses
+			continue
+		}
+		out = append(out, kv)
+	}
+	return out
+}
+
+// MakeRuntimeDir creates dir, for this user only, and refuses one that others could
+// reach into.
+func MakeRuntimeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("runtime directory %s: %w", dir, fs.ErrInvalid)
+	case int(st.Uid) != os.Getuid():
+		return fmt.Errorf("runtime directory %s belongs to user %d, not to you: set HOLDFAST_DIR to a directory of your own", dir, st.Uid)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("runtime directory %s is open to others (mode %04o): chmod 700 it, or set HOLDFAST_DIR to another", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+func flock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// tail returns the end of what was written to a log since offset.
+func tail(name string, offset int64) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	const limit = 2048
+	if end, err := f.Seek(0, 2); err == nil && end-offset > limit {
+		offset = end - limit
+	}
+	buf := make([]byte, limit)
+	n, _ := f.ReadAt(buf, offset)
+	return strings.TrimSpace(string(buf[:n]))
+}

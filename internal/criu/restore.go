@@ -1,0 +1,244 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// RestoreOptions says what to restore.
+type RestoreOptions struct {
+	Dir string // as Dump left it; not written to
+
+	// Stdio takes the place of the pipes, terminals and sockets that led outside of the tree when it was dumped, as
+	// descriptors 0, 1 and 2 and wherever else they were. nil is /dev/null. They are shared with the caller as with any
+	// child. Descriptors that were files are restored as files and need nothing here.
+	Stdio [3]*os.File
+
+	// Log gets CRIU's full log, whether or not the restore succeeds.
+	Log io.Writer
+}
+
+// RestoreError says why CRIU did not restore. Nothing of the program runs.
+type RestoreError struct {
+	PID    int
+	Reason string
+	Remedy string
+	Log    string
+	Err    error
+}
+
+func (e *RestoreError) Error() string {
+	s := fmt.Sprintf("restore process %d: %s", e.PID, e.Reason)
+	if e.Remedy != "" {
+		s += ": " + e.Remedy
+	}
+	return s
+}
+
+// Format prints the log too with %+v.
+func (e *RestoreError) Format(f fmt.State, verb rune) {
+	io.WriteString(f, e.Error())
+	if verb == 'v' && f.Flag('+') {
+		fmt.Fprintf(f, " (%v)\n%s", e.Err, e.Log)
+	}
+}
+
+func (e *RestoreError) Unwrap() error { return e.Err }
+
+// Restore starts the process tree of a dump again, with the process ids it had. The root is a child of the calling
+// process, which has to wait for it (os.FindProcess, Wait). When Restore fails nothing of the tree is left.
+func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	rec, err := readRecord(opts.Dir)
+	if err != nil {
+		return 0, err
+	}
+	items, err := readPstree(opts.Dir)
+	if err != nil {
+		return 0, err
+	}
+	root := items[0].pid
+	refuse := func(err error) error { return &RestoreError{PID: root, Reason: err.Error(), Err: err} }
+	if root != rec.Root {
+		return 0, refuse(fmt.Errorf("%s says process %d, pstree.img %d", RecordFile, rec.Root, root))
+	}
+	if err := privileged(); err != nil {
+		return 0, refuse(err)
+	}
+	if err := free(ctx, items); err != nil {
+		return 0, refuse(err)
+	}
+	if err := checkWritable(rec.Writable); err != nil {
+		return 0, refuse(err)
+	}
+	work, err := os.MkdirTemp(t.work, workPrefix)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(work)
+
+	args := t.args("restore", "--images-dir", opts.Dir, "--work-dir", work, "--log-file", "log", "-v4",
+		"--restore-detached", "--restore-sibling", "--manage-cgroups=ignore", "--file-locks", "--libdir", work)
+	if rec.ShellJob {
+		args = append(args, "--shell-job")
+	}
+	if rec.TCPClose {
+		args = append(args, "--tcp-close")
+	}
+	var extra []*os.File
+	for _, s := range rec.Stdio {
+		f := opts.Stdio[s.Slot]
+		if f == nil {
+			if f, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+				return 0, err
+			}
+			defer f.Close()
+		}
+		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", 3+len(extra), s.Key)) // exec.Cmd.ExtraFiles
+		extra = append(extra, f)
+	}
+	t.log.Debug("criu restore", "pid", root, "processes", len(items), "dir", opts.Dir)
+	// Given up on, it is killed at once: what it has started so far goes too.
+	runErr := t.run(ctx, args, extra, nil, time.Nanosecond)
+	log := copyLog(filepath.Join(work, "log"), opts.Log)
+	if runErr == nil {
+		return root, nil
+	}
+	remains := sweep(items)
+	e := &RestoreError{PID: root, Log: log.tail, Err: runErr}
+	e.Reason, e.Remedy = explain(log.text, nil, runErr)
+	if remains != nil {
+		e.Reason += "; " + remains.Error()
+	}
+	return 0, e
+}
+
+// errZombie is a process that has ended and has only to be reaped.
+var errZombie = errors.New("has ended but its parent has not taken its status (a zombie)")
+
+// free refuses when a process id that the tree needs is in use: as a process, a thread, a process group or a session.
+// Zombies of others get some time: an init reaps what it inherits, but not always at once.
+func free(ctx context.Context, items []pstreeItem) error {
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		err := inUse(items)
+		if !errors.Is(err, errZombie) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func inUse(items []pstreeItem) error {
+	all, err := allProcesses()
+	if err != nil {
+		return err
+	}
+	need := map[int]bool{}
+	for _, it := range items {
+		need[it.pid] = true
+		for _, t := range it.threads {
+			need[t] = true
+		}
+	}
+	for id := range need {
+		if s, ok := all[id]; ok {
+			if s.state == 'Z' {
+				return fmt.Errorf("process %d (%s) %w: end the parent, process %d (%s), or have it wait",
+					id, s.comm, errZombie, s.ppid, all[s.ppid].comm)
+			}
+			return fmt.Errorf("process id %d is in use (%s): end that process first, or restore after it has ended", id, s.comm)
+		}
+		// Threads do not show up in /proc's listing but do under their own id.
+		if s, err := readStat(procPath(id, "stat")); err == nil {
+			return fmt.Errorf("process id %d is in use by a thread (%s): restore after it has ended", id, s.comm)
+		}
+	}
+	for _, s := range all {
+		for what, id := range map[string]int{"process group": s.pgrp, "session": s.session} {
+			if need[id] {
+				if s.state == 'Z' {
+					return fmt.Errorf("process %d (%s) of %s %d %w", s.pid, s.comm, what, id, errZombie)
+				}
+				return fmt.Errorf("%s %d still has a member, process %d (%s): end it first", what, id, s.pid, s.comm)
+			}
+		}
+	}
+	return nil
+}
+
+// checkWritable refuses when a file that was open for reading and writing is gone or shorter than it was: its content
+// is part of the program's state, and a shared mapping of it would fault.
+func checkWritable(files []writableFile) error {
+	for _, f := range files {
+		if !f.Update || !filepath.IsAbs(f.Path) {
+			continue
+		}
+		st, err := os.Stat(f.Path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a deleted file lives in the dump; CRIU names any other
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode().IsRegular() && uint64(st.Size()) < f.Size {
+			return fmt.Errorf("%s was %d bytes long when it was dumped, open for reading and writing, and has only %d now: "+
+				"put it back", f.Path, f.Size, st.Size())
+		}
+	}
+	return nil
+}
+
+// sweep ends what a failed restore has left of the tree, and reaps its root. CRIU does it itself unless it was killed.
+// All the ids were free before, so a process that has one of them and hangs below us, or below one that does, is ours.
+func sweep(items []pstreeItem) error {
+	need := map[int]bool{}
+	for _, it := range items {
+		need[it.pid] = true
+	}
+	root := items[0].pid
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		all, err := allProcesses()
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, it := range items {
+			s, ok := all[it.pid]
+			if !ok || !(s.ppid == os.Getpid() || need[s.ppid] || s.ppid == 1) {
+				continue
+			}
+			if s.ppid == os.Getpid() && it.pid == root {
+				syscall.Kill(root, syscall.SIGKILL)
+				syscall.Wait4(root, nil, syscall.WNOHANG, nil)
+			} else if s.state != 'Z' {
+				syscall.Kill(it.pid, syscall.SIGKILL)
+			} else {
+				continue // init's to reap
+			}
+			left = append(left, strconv.Itoa(it.pid))
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %s are left and do not end", strings.Join(left, ", "))
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

@@ -1,0 +1,595 @@
+// Package daemon is the long-running process that holds programs: it accepts
+// them on one socket (shim.sock), keeps their device memory, and serves the
+// command line on another (daemon.sock, package api).
+//
+// One daemon serves one runtime directory: a lock file says so. It may be killed
+// at any time: programs run on, the keeper holds what no program has mapped, and the
+// next daemon takes both up again.
+//
+// Lock order: Daemon.mu (the registry) is never held while a program's own lock
+// is taken, nor over anything that waits.
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/checkpoint"
+	"holdfast/internal/criu"
+	"holdfast/internal/cuda"
+	"holdfast/internal/daemon/api"
+	"holdfast/internal/keeper"
+	"holdfast/internal/process"
+	"holdfast/internal/wire"
+)
+
+// The sockets in the runtime directory.
+const (
+	ShimSocket = "shim.sock"
+	APISocket  = "daemon.sock"
+)
+
+// Config says what a daemon serves and how.
+type Config struct {
+	Dir        string                 // runtime directory, 0700, exists
+	SoftDriver func() (string, error) // path of the stub libcuda.so.1
+	Libraries  []string               // files that restored programs have mapped: put into images
+	Version    string
+	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
+	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
+	Log        *slog.Logger
+}
+
+// A Daemon holds programs.
+type Daemon struct {
+	cfg     Config
+	log     *slog.Logger
+	gpus    *gpus
+	started time.Time
+	criu    func() (*criu.Tool, error)
+	fills   sync.WaitGroup // restores on demand that are not finished
+
+	mu       sync.Mutex
+	programs map[int]*process.Program // by PID
+	kept     map[[16]byte]*keptMemory // of dead programs, by token
+	exits    map[int]*exit            // restored programs: our children, also after they ended
+	keep     *keeper.Client
+	requests int
+	activity chan struct{}
+	stop     context.CancelFunc
+}
+
+// keptMemory is what is left of a program for a warm restore.
+type keptMemory struct {
+	program *process.Program
+	timer   *time.Timer
+}
+
+// Run serves until ctx ends, the daemon is told to shut down or it is idle for
+// Config.Idle. It returns an error when another daemon serves the directory.
+func Run(ctx context.Context, cfg Config) error {
+	lock, err := os.OpenFile(filepath.Join(cfg.Dir, "daemon.pid"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("another daemon serves %s: %w", cfg.Dir, err)
+	}
+	if err := lock.Truncate(0); err == nil {
+		fmt.Fprintf(lock, "%d\n", os.Getpid())
+	}
+	raiseFileLimit(cfg.Log)
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	d := &Daemon{
+		cfg: cfg, log: cfg.Log, gpus: newGPUs(cfg), started: time.Now(),
+		criu:     sync.OnceValues(func() (*criu.Tool, error) { return findCRIU(cfg) }),
+		programs: map[int]*process.Program{},
+		kept:     map[[16]byte]*keptMemory{}, exits: map[int]*exit{},
+		activity: make(chan struct{}, 1), stop: stop,
+	}
+	shims, err := d.listen(ShimSocket, "unixpacket")
+	if err != nil {
+		return err
+	}
+	defer shims.Close()
+	go d.acceptShims(shims) // what recoverKept wakes comes back there
+	d.recoverKept(ctx)
+	apis, err := d.listen(APISocket, "unix")
+	if err != nil {
+		return err
+	}
+	defer apis.Close()
+	srv := d.server(ctx)
+	go srv.Serve(apis)
+	d.log.Info("daemon ready", "dir", cfg.Dir, "version", cfg.Version)
+	d.waitIdle(ctx)
+	// Nothing of a client's may be cut in half by our going.
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	srv.Shutdown(shutdown)
+	d.fills.Wait() // programs wait for what is not there yet
+	d.gpus.close()
+	d.log.Info("daemon ends")
+	return nil
+}
+
+// raiseFileLimit lifts the soft limit of open files: every allocation of every program is one descriptor here.
+func raiseFileLimit(log *slog.Logger) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return
+	}
+	want := r.Max
+	if os.Getuid() == 0 && want < 1<<20 {
+		want = 1 << 20
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: want, Max: max(want, r.Max)}); err != nil {
+		log.Warn("open files stay limited", "limit", r.Cur, "err", err)
+	}
+}
+
+// listen makes a socket of the runtime directory, in the place of one that a dead daemon left.
+func (d *Daemon) listen(name, network string) (*net.UnixListener, error) {
+	path := filepath.Join(d.cfg.Dir, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (d *Daemon) acceptShims(l *net.UnixListener) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				d.log.Error("no more programs can be accepted", "err", err)
+			}
+			return
+		}
+		go d.converse(wire.NewConn(c))
+	}
+}
+
+// converse holds one conversation with a program.
+func (d *Daemon) converse(conn *wire.Conn) {
+	defer conn.Close()
+	cred, err := conn.Peer()
+	if err != nil {
+		d.log.Warn("program refused", "err", err)
+		return
+	}
+	if !sameUser(cred) {
+		d.log.Warn("program refused: another user's", "pid", cred.Pid, "uid", cred.Uid)
+		return
+	}
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, m, fds, err := conn.Recv()
+	conn.SetDeadline(time.Time{})
+	if err != nil {
+		d.log.Warn("program refused", "pid", cred.Pid, "err", err)
+		return
+	}
+	hello, ok := m.(*wire.Hello)
+	if !ok || len(fds) != 1 || hello.Proto != wire.Version {
+		wire.CloseAll(fds)
+		d.log.Warn("program refused: no HELLO of this protocol", "pid", cred.Pid)
+		return
+	}
+	p, err := d.admit(hello, int(cred.Pid))
+	if err != nil {
+		wire.CloseAll(fds)
+		d.log.Warn("program refused", "pid", cred.Pid, "name", hello.Name, "err", err)
+		return
+	}
+	if err := p.Attach(conn, hello, fds[0]); err != nil {
+		d.log.Warn("program refused", "pid", cred.Pid, "name", hello.Name, "err", err)
+		return
+	}
+	p.Log().Info("held", "flags", hello.Flags, "gpu", gpuName(hello.GPU))
+	if err := p.Serve(d.room); err != nil {
+		p.Log().Error("conversation broken off", "err", err)
+	}
+	d.conversationOver(p)
+}
+
+func findCRIU(cfg Config) (*criu.Tool, error) {
+	t, err := criu.Find(cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.WorkIn(filepath.Join(cfg.Dir, "criu"))
+}
+
+func sameUser(c *unix.Ucred) bool { return c.Uid == 0 || int(c.Uid) == os.Getuid() }
+
+func gpuName(kind uint32) string {
+	if kind == wire.GPUSoft {
+		return "soft"
+	}
+	return "native"
+}
+
+// admit finds the record that a HELLO belongs to, or makes one.
+func (d *Daemon) admit(h *wire.Hello, pid int) (*process.Program, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.programs[pid]
+	if p != nil && h.Flags&wire.HelloResume == 0 && !process.Alive(pid, p.Identity().StartTime) {
+		p = nil // the PID was used again before we noticed
+	}
+	if h.Flags&wire.HelloResume != 0 {
+		if p == nil || p.Identity().Token != h.Token {
+			return nil, fmt.Errorf("process %d comes back, but nothing is kept for it", pid)
+		}
+		return p, nil
+	}
+	if p != nil && h.Flags&wire.HelloReadopt == 0 {
+		// A new image in an old process: exec.
+		p = nil
+	}
+	if p == nil {
+		token := h.Token
+		if token == [16]byte{} {
+			if _, err := rand.Read(token[:]); err != nil {
+				return nil, err
+			}
+		}
+		h.Name = d.uniqueName(h.Name, pid)
+		id, err := process.Identify(h, pid, token)
+		if err != nil {
+			return nil, err
+		}
+		p = process.New(id, api.StateRunning, d.log)
+		d.programs[pid] = p
+	}
+	return p, nil
+}
+
+// uniqueName tells two programs of one name apart.
+func (d *Daemon) uniqueName(name string, pid int) string {
+	for _, p := range d.programs {
+		if p.Identity().Name == name && p.Identity().PID != pid {
+			return name + "." + strconv.Itoa(pid)
+		}
+	}
+	return name
+}
+
+// conversationOver decides what the end of a conversation means: a released
+// program comes back, a dead one is forgotten or kept.
+func (d *Daemon) conversationOver(p *process.Program) {
+	id := p.Identity()
+	if p.State() != api.StateRunning && process.Alive(id.PID, 0) {
+		return // released: the operation under way looks after it
+	}
+	// The socket closes a moment before the process is a zombie.
+	for i := 0; i < 100 && process.Alive(id.PID, id.StartTime); i++ {
+		time.Sleep(10 * time.Millisecond)
+		if d.hasConversation(p) {
+			return
+		}
+	}
+	p.MarkEnded()
+	if !p.TryLock() {
+		return // the operation under way finds out and cleans up
+	}
+	defer p.Unlock()
+	d.forget(p)
+}
+
+func (d *Daemon) hasConversation(p *process.Program) bool { return p.Conversing() }
+
+// forget drops a program that is gone; its memory is kept for a while if there is
+// an image to restore it from, unless it came to its own end.
+func (d *Daemon) forget(p *process.Program) {
+	id := p.Identity()
+	d.mu.Lock()
+	k := d.keep
+	for _, q := range d.programs {
+		if q != p && q.Identity().Token == id.Token {
+			k = nil // restored meanwhile: what is kept is of that one
+		}
+	}
+	d.mu.Unlock()
+	if k != nil {
+		// It may have ended while it was released: at the end of a checkpoint that was to end it, or by itself.
+		if err := checkpoint.Forget(k, p); err != nil {
+			p.Log().Warn("the keeper keeps memory of a program that has ended", "err", err)
+		}
+	}
+	// At once, so that whoever looks finds it among the living or among the dead.
+	d.mu.Lock()
+	if d.programs[id.PID] == p {
+		delete(d.programs, id.PID)
+	}
+	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() {
+		d.keepFor(p)
+	} else {
+		p.Drop()
+	}
+	d.mu.Unlock()
+	p.Log().Info("gone")
+	d.touch()
+}
+
+// keepFor keeps the memory of a dead program for a while. The lock is held.
+func (d *Daemon) keepFor(p *process.Program) {
+	token := p.Identity().Token
+	p.SetState(api.StateDead)
+	if old := d.kept[token]; old != nil && old.program != p {
+		old.timer.Stop()
+		old.program.Drop()
+	}
+	d.kept[token] = &keptMemory{program: p, timer: time.AfterFunc(d.cfg.Keep, func() {
+		if k := d.takeKept(token); k != nil {
+			k.Drop()
+		}
+	})}
+}
+
+// takeKept gives away the kept memory of a dead program, or nil.
+func (d *Daemon) takeKept(token [16]byte) *process.Program {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := d.kept[token]
+	if k == nil {
+		return nil
+	}
+	k.timer.Stop()
+	delete(d.kept, token)
+	d.touch()
+	return k.program
+}
+
+// room frees what is kept for warm restores, for a program that finds no memory: the living come first.
+func (d *Daemon) room(p *process.Program, m *wire.Room) uint64 {
+	freed := d.dropKept()
+	if freed > 0 {
+		p.Log().Info("a program has found no memory: what was kept for warm restores is free", "wanted", m.Bytes, "freed", freed)
+	}
+	return freed
+}
+
+// dropKept frees the memory of all dead programs, for a restore that needs the room, and returns the bytes.
+func (d *Daemon) dropKept() (freed uint64) {
+	d.mu.Lock()
+	list := d.kept
+	d.kept = map[[16]byte]*keptMemory{}
+	d.mu.Unlock()
+	for _, k := range list {
+		k.timer.Stop()
+		n, _ := k.program.Resident()
+		freed += n
+		k.program.Drop()
+	}
+	return freed
+}
+
+// find returns the program that a PID or a name means.
+func (d *Daemon) find(target string) (*process.Program, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if pid, err := strconv.Atoi(target); err == nil {
+		if p := d.programs[pid]; p != nil {
+			return p, nil
+		}
+		// A wrapper: the one held program below that process.
+		var found *process.Program
+		for _, q := range below(pid) {
+			if p := d.programs[q]; p != nil {
+				if found != nil {
+					return nil, &api.Error{Code: "bad_request", Message: fmt.Sprintf("process %d has more than one held program below it", pid), Remedy: "name one of them: holdfast ps"}
+				}
+				found = p
+			}
+		}
+		if found != nil {
+			return found, nil
+		}
+		if process.Alive(pid, 0) {
+			return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("process %d is not held", pid), Remedy: "start it with holdfast run; a program is held from its first CUDA call on"}
+		}
+		return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no process %d", pid), Remedy: "holdfast ps lists what is held"}
+	}
+	for _, p := range d.programs {
+		if p.Identity().Name == target {
+			return p, nil
+		}
+	}
+	return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no program named %q is held", target), Remedy: "holdfast ps lists what is held"}
+}
+
+// adoption is how long a new daemon waits for the programs of the one before it to come back.
+const adoption = 3 * wire.ReconnectMillis * time.Millisecond
+
+// await is find, but a daemon that has just started gives programs the time to come back to it.
+func (d *Daemon) await(ctx context.Context, target string) (*process.Program, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		p, err := d.find(target)
+		if err == nil || time.Since(d.started) > adoption {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// below lists the descendants of a process.
+func below(pid int) []int {
+	pids, err := criu.Tree(pid)
+	if err != nil {
+		return nil // gone
+	}
+	return pids[1:]
+}
+
+// group returns the held programs of the process tree of p: they are frozen and dumped together.
+func (d *Daemon) group(p *process.Program) []*process.Program {
+	list := []*process.Program{p}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, pid := range below(p.Identity().PID) {
+		if q := d.programs[pid]; q != nil {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+func (d *Daemon) list() []api.Process {
+	d.mu.Lock()
+	programs := make([]*process.Program, 0, len(d.programs)+len(d.kept))
+	for _, p := range d.programs {
+		programs = append(programs, p)
+	}
+	for _, k := range d.kept {
+		programs = append(programs, k.program)
+	}
+	d.mu.Unlock()
+	sort.Slice(programs, func(i, j int) bool { return programs[i].Identity().PID < programs[j].Identity().PID })
+	out := make([]api.Process, 0, len(programs))
+	for _, p := range programs {
+		id := p.Identity()
+		bytes, n := p.Resident()
+		a := api.Process{
+			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, Allocations: n,
+			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Image(),
+			Devices: make([]string, 0, len(id.Devices)),
+		}
+		for _, u := range id.Devices {
+			a.Devices = append(a.Devices, cuda.UUID(u).String())
+		}
+		for _, c := range p.Caveats() {
+			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text, Fatal: c.Flags&wire.CaveatBlocksFull != 0})
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (d *Daemon) touch() {
+	select {
+	case d.activity <- struct{}{}:
+	default:
+	}
+}
+
+// waitIdle returns when ctx ends or there has been nothing to hold or serve for Config.Idle.
+func (d *Daemon) waitIdle(ctx context.Context) {
+	if d.cfg.Idle <= 0 {
+		<-ctx.Done()
+		return
+	}
+	for {
+		d.mu.Lock()
+		busy := len(d.programs)+len(d.kept)+d.requests > 0
+		d.mu.Unlock()
+		var expired <-chan time.Time
+		if !busy {
+			expired = time.After(d.cfg.Idle)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.activity:
+		case <-expired:
+			return
+		}
+	}
+}
+
+// keeperClient connects to the keeper, and starts it when there is none.
+func (d *Daemon) keeperClient() (*keeper.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.keep != nil {
+		if _, err := d.keep.List(); err == nil {
+			return d.keep, nil
+		}
+		d.keep.Close()
+		d.keep = nil
+	}
+	socket := filepath.Join(d.cfg.Dir, keeper.Socket)
+	if k, err := keeper.Dial(socket); err == nil {
+		d.keep = k
+		return k, nil
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	f, err := l.File() // the keeper inherits the socket: it listens before it runs
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", "keeper", "--dir", d.cfg.Dir)
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the keeper: %w", err)
+	}
+	go cmd.Wait()
+	k, err := keeper.Dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	d.keep = k
+	return k, nil
+}
+
+// RunKeeper is the keeper process: it serves the listening socket that it inherited as descriptor 3.
+func RunKeeper(dir string) error {
+	f := os.NewFile(3, "keeper socket")
+	l, err := net.FileListener(f)
+	if err != nil {
+		return fmt.Errorf("keeper: no inherited socket: %w", err)
+	}
+	f.Close()
+	ul, ok := l.(*net.UnixListener)
+	if !ok {
+		return errors.New("keeper: descriptor 3 is not a unix socket")
+	}
+	err = keeper.Serve(ul)
+	os.Remove(filepath.Join(dir, keeper.Socket))
+	return err
+}

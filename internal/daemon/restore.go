@@ -1,0 +1,269 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/checkpoint"
+	"holdfast/internal/daemon/api"
+	"holdfast/internal/process"
+)
+
+// exit is how a restored program, a child of ours, has ended.
+type exit struct {
+	done   chan struct{}
+	status int // valid once done is closed
+}
+
+func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress checkpoint.Progress) (*api.RestoreResult, error) {
+	if err := absolute(req.Dir); err != nil {
+		return nil, err
+	}
+	stdio, log, err := d.streams(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range stdio {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}()
+	opt := checkpoint.RestoreOptions{
+		Dir: req.Dir, Name: req.Name, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
+		Warm: d.takeKept, Room: func() { d.dropKept() }, Unregister: d.unregister,
+	}
+	// The programs are locked from Register on: no other operation gets between.
+	var locked []*process.Program
+	opt.Register = func(p *process.Program) error {
+		if !p.TryLock() {
+			return busy(p)
+		}
+		locked = append(locked, p)
+		return d.register(p)
+	}
+	unlock := func() {
+		for _, p := range locked {
+			if !process.Alive(p.Identity().PID, 0) {
+				p.MarkEnded()
+				d.forget(p)
+			}
+			p.Unlock()
+		}
+	}
+	res, err := d.env().Restore(ctx, opt)
+	if err != nil {
+		for _, p := range locked {
+			p.Unlock()
+		}
+		return nil, err
+	}
+	d.attend(res.Root)
+	if res.Finish != nil {
+		d.fills.Go(func() { d.finishRestore(res, unlock) })
+	} else {
+		for _, p := range res.Programs {
+			p.SetState(api.StateRunning)
+		}
+		unlock()
+	}
+	root := res.Programs[0].Identity()
+	out := &api.RestoreResult{
+		PID: res.Root, Name: root.Name, Source: "cold", Warm: res.Warm, Bytes: res.Bytes, BytesFilled: res.BytesFilled,
+		Missing: res.Missing,
+		TotalMS: ms(res.Total), Steps: steps(res.Steps), Log: log,
+	}
+	if res.Warm {
+		out.Source = "warm"
+	}
+	return out, nil
+}
+
+// finishRestore sees a restore on demand through, which the client does not wait for.
+func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
+	log := d.log.With("pid", res.Root)
+	if err := res.Finish(); err != nil {
+		log.Error("restore on demand failed", "err", err)
+	} else {
+		for _, p := range res.Programs {
+			p.SetState(api.StateRunning)
+		}
+		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited)
+	}
+	unlock()
+	d.touch()
+}
+
+// streams are what a restored program gets for the standard streams that it
+// cannot have back: those of the client, or for a detached one a log file.
+func (d *Daemon) streams(req api.RestoreRequest) (files [3]*os.File, log string, err error) {
+	if req.Detach || req.ClientPID <= 0 {
+		log = filepath.Join(d.cfg.Dir, "restored-"+filepath.Base(req.Dir)+".log")
+		f, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return files, "", err
+		}
+		g, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			f.Close()
+			return files, "", err
+		}
+		return [3]*os.File{nil, f, g}, log, nil
+	}
+	pidfd, err := unix.PidfdOpen(req.ClientPID, 0)
+	if err != nil {
+		return files, "", fmt.Errorf("the client, process %d: %w", req.ClientPID, err)
+	}
+	defer unix.Close(pidfd)
+	for i := range files {
+		fd, err := unix.PidfdGetfd(pidfd, i, 0)
+		if errors.Is(err, unix.EBADF) {
+			continue // closed there
+		}
+		if err != nil {
+			for _, f := range files[:i] {
+				if f != nil {
+					f.Close()
+				}
+			}
+			return files, "", fmt.Errorf("descriptor %d of the client, process %d: %w", i, req.ClientPID, err)
+		}
+		files[i] = os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", i, req.ClientPID))
+	}
+	return files, "", nil
+}
+
+func (d *Daemon) register(p *process.Program) error {
+	id := p.Identity()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old := d.programs[id.PID]; old != nil {
+		return fmt.Errorf("process %d is held already", id.PID)
+	}
+	d.programs[id.PID] = p
+	return nil
+}
+
+func (d *Daemon) unregister(p *process.Program) {
+	p.MarkEnded()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if pid := p.Identity().PID; d.programs[pid] == p {
+		delete(d.programs, pid)
+	}
+}
+
+// attend waits for the end of a restored root, which is our child.
+func (d *Daemon) attend(pid int) {
+	e := &exit{done: make(chan struct{})}
+	d.mu.Lock()
+	d.exits[pid] = e
+	d.mu.Unlock()
+	go func() {
+		var ws unix.WaitStatus
+		_, err := unix.Wait4(pid, &ws, 0, nil)
+		for errors.Is(err, unix.EINTR) {
+			_, err = unix.Wait4(pid, &ws, 0, nil)
+		}
+		switch {
+		case err != nil:
+			d.log.Error("a restored program's end is unknown", "pid", pid, "err", err)
+			e.status = 255
+		case ws.Signaled():
+			e.status = 128 + int(ws.Signal())
+		default:
+			e.status = ws.ExitStatus()
+		}
+		d.log.Info("restored program ended", "pid", pid, "status", e.status)
+		close(e.done)
+		d.touch()
+	}()
+}
+
+func (d *Daemon) wait(ctx context.Context, req api.WaitRequest, _ checkpoint.Progress) (*api.WaitResult, error) {
+	d.mu.Lock()
+	e := d.exits[req.PID]
+	d.mu.Unlock()
+	if e == nil {
+		return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("process %d was not restored by this daemon", req.PID)}
+	}
+	select {
+	case <-e.done:
+		return &api.WaitResult{PID: req.PID, Status: e.status}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress checkpoint.Progress) (*api.SuspendResult, error) {
+	to := req.To
+	if to == "" {
+		to = checkpoint.ToHost
+	}
+	if !slices.Contains([]string{checkpoint.ToHost, checkpoint.ToDisk, checkpoint.ToGPU}, to) {
+		return nil, &api.Error{Code: "bad_request", Message: fmt.Sprintf("suspend to %q: host, disk or gpu", req.To)}
+	}
+	if to == checkpoint.ToDisk {
+		if err := absolute(req.Dir); err != nil {
+			return nil, err
+		}
+	}
+	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateCheckpointing)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dir := req.Dir
+	if to == checkpoint.ToHost {
+		dir = checkpoint.HostDir(group[0])
+		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	res, err := d.env().Suspend(ctx, group, to, dir, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range group {
+		p.SetState(api.StateSuspended)
+	}
+	return &api.SuspendResult{PID: group[0].Identity().PID, To: to, BytesFreed: res.BytesFreed, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
+}
+
+func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest, progress checkpoint.Progress) (*api.ResumeResult, error) {
+	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateSuspended)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	res, err := d.env().Resume(ctx, group, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range group {
+		p.SetState(api.StateRunning)
+	}
+	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
+}
+
+// recoverKept takes up what an earlier daemon left with the keeper.
+func (d *Daemon) recoverKept(ctx context.Context) {
+	if _, err := os.Stat(filepath.Join(d.cfg.Dir, "keeper.sock")); err != nil {
+		return // no keeper: nothing was under way
+	}
+	k, err := d.keeperClient()
+	if err != nil {
+		d.log.Error("the keeper cannot be asked", "err", err)
+		return
+	}
+	if err := d.env().Recover(ctx, k, d.register); err != nil {
+		d.log.Error("the keeper cannot be asked", "err", err)
+	}
+}

@@ -1,0 +1,239 @@
+package footprint
+
+import (
+	"math/big"
+	"strings"
+
+	"holdfast/internal/ir"
+)
+
+// Compilers divide by constants with a multiplication and shifts (T. Granlund and P.
+// Montgomery, "Division by invariant integers using multiplication", PLDI 1994). Here that is
+// turned back, if the numbers prove that it is a division for every argument.
+
+// shift makes a right shift; one of a high half of a product may be a division.
+func (k *kernel) shift(op xop, w uint8, a, b exprID) exprID {
+	if n, ok := k.constant(b); ok && op == opShrU {
+		if e := k.unsignedDivision(w, a, n); e != none {
+			return e
+		}
+	}
+	return k.binary(op, w, a, b)
+}
+
+// unsignedDivision sees (x*m >> w) >> n, and ((x-q >> 1) + q) >> n with q = x*m >> w.
+func (k *kernel) unsignedDivision(w uint8, a exprID, n int64) exprID {
+	x, m, ok := k.highProduct(opMulHiU, w, a)
+	if ok {
+		return k.divisor(opDivU, w, x, new(big.Int).SetUint64(unsigned(w, m)), int64(w)+n, int64(w))
+	}
+	if e := k.exprs[a]; e.op == opAdd {
+		for _, p := range [][2]exprID{{e.a, e.b}, {e.b, e.a}} {
+			half, q := k.exprs[p[0]], p[1]
+			x, m, ok := k.highProduct(opMulHiU, w, q)
+			if !ok || half.op != opShrU {
+				continue
+			}
+			one, okn := k.constant(half.b)
+			if d := k.exprs[half.a]; okn && one == 1 && d.op == opSub && d.a == x && d.b == q {
+				big33 := new(big.Int).Add(new(big.Int).SetUint64(unsigned(w, m)), new(big.Int).Lsh(big.NewInt(1), uint(w)))
+				return k.divisor(opDivU, w, x, big33, int64(w)+1+n, int64(w))
+			}
+		}
+	}
+	return none
+}
+
+// halfDivision sees (x*m >> w) >> n where that is a division for all x below a power of two: compilers
+// leave out what only larger or negative numbers need if they know that there are none. The form rests
+// on the check that there are none.
+func (g *graph) halfDivision(x expr) *linear {
+	n, ok := g.constant(x.b)
+	p := g.exprs[x.a]
+	if !ok || n < 0 || n >= int64(x.w) || p.op != opMulHiU && p.op != opMulHiS || p.w != x.w {
+		return nil
+	}
+	a, k := p.a, p.b
+	m, ok := g.constant(k)
+	if !ok {
+		if m, ok = g.constant(p.a); !ok {
+			return nil
+		}
+		a = p.b
+	}
+	if m <= 0 && p.op == opMulHiS {
+		return nil
+	}
+	f := g.linear[a]
+	if f.sym != 0 || g.formBounds(f).lo < 0 {
+		return nil // hardly a number that is known not to be negative
+	}
+	// The fewer bits the numbers have, the less exact the factor must be.
+	for below := int64(x.w) - 1; below >= 4; below-- {
+		if below < 16 && !g.formBounds(f).in(unsignedBounds(uint8(below))) {
+			break // hardly what the compiler knew
+		}
+		if c, ok := divisorOf(new(big.Int).SetUint64(unsigned(x.w, m)), int64(x.w)+n, below); ok {
+			return g.floor(g.read(f, uint8(below), false), c, x.w)
+		}
+	}
+	return nil
+}
+
+// highProduct sees the high half of x times a constant.
+func (k *kernel) highProduct(op xop, w uint8, e exprID) (x exprID, m int64, ok bool) {
+	p := k.exprs[e]
+	if p.op != op || p.w != w {
+		return none, 0, false
+	}
+	if m, ok := k.constant(p.b); ok {
+		return p.a, m, true
+	}
+	if m, ok := k.constant(p.a); ok {
+		return p.b, m, true
+	}
+	return none, 0, false
+}
+
+// divisor makes x / c where x*m >> s is that for all x below 2^n: m*c = 2^s + e with
+// 0 < e and e*2^n <= 2^s.
+func (k *kernel) divisor(op xop, w uint8, x exprID, m *big.Int, s, n int64) exprID {
+	c, ok := divisorOf(m, s, n)
+	if !ok || c >= 1<<(w-1) {
+		return none
+	}
+	return k.binary(op, w, x, k.number(w, c))
+}
+
+func divisorOf(m *big.Int, s, n int64) (int64, bool) {
+	if m.Sign() <= 0 || s < 0 || s > 160 {
+		return 0, false
+	}
+	two := new(big.Int).Lsh(big.NewInt(1), uint(s))
+	c := new(big.Int).Div(two, m)
+	c.Add(c, big.NewInt(1))
+	e := new(big.Int).Mul(m, c)
+	e.Sub(e, two)
+	if e.Sign() <= 0 || e.Lsh(e, uint(n)).Cmp(two) > 0 || c.BitLen() > 61 {
+		return 0, false
+	}
+	return c.Int64(), true
+}
+
+// total makes a + b; the sum of a shifted high product and its sign may be a division.
+func (k *kernel) total(w uint8, a, b exprID) exprID {
+	for _, p := range [][2]exprID{{a, b}, {b, a}} {
+		if e := k.signedDivision(w, p[0], p[1]); e != none {
+			return e
+		}
+	}
+	return k.binary(opAdd, w, a, b)
+}
+
+// signedDivision sees (t >> n) + (t >>> w-1) where t is x*m >> w, or that plus x.
+func (k *kernel) signedDivision(w uint8, a, sign exprID) exprID {
+	s := k.exprs[sign]
+	if s.op != opShrU {
+		return none
+	}
+	top, ok := k.constant(s.b)
+	if !ok || top != int64(w)-1 {
+		return none
+	}
+	t, n := a, int64(0)
+	if e := k.exprs[a]; e.op == opShrS {
+		if n, ok = k.constant(e.b); !ok {
+			return none
+		}
+		t = e.a
+	}
+	if t != s.a {
+		return none
+	}
+	if x, m, ok := k.highProduct(opMulHiS, w, t); ok && m > 0 {
+		return k.divisor(opDivS, w, x, big.NewInt(m), int64(w)+n, int64(w)-1)
+	}
+	if e := k.exprs[t]; e.op == opAdd {
+		for _, p := range [][2]exprID{{e.a, e.b}, {e.b, e.a}} {
+			if x, m, ok := k.highProduct(opMulHiS, w, p[0]); ok && m < 0 && x == p[1] {
+				full := new(big.Int).Add(big.NewInt(m), new(big.Int).Lsh(big.NewInt(1), uint(w)))
+				return k.divisor(opDivS, w, x, full, int64(w)+n, int64(w)-1)
+			}
+		}
+	}
+	return none
+}
+
+// compute looks into some of the instructions that package ir does not.
+func (k *kernel) compute(in *ir.Inst) []exprID {
+	part := strings.Split(in.Name, ".")
+	t := in.Type
+	for _, x := range in.Args {
+		if x.Part != "" {
+			return nil
+		}
+	}
+	if !t.Integer() || t.Width > 64 || len(in.Args) == 0 || len(part) < 2 {
+		return nil
+	}
+	w := uint8(t.Width)
+	signed := t.Kind == ir.Signed
+	arg := func(i int) exprID { return k.operand(in.Args[i], w) }
+	switch part[0] {
+	case "mul":
+		if part[1] == "hi" && len(in.Args) == 2 && len(part) == 3 {
+			op := opMulHiU
+			if signed {
+				op = opMulHiS
+			}
+			return []exprID{k.binary(op, w, arg(0), arg(1))}
+		}
+	case "setp":
+		return k.compareAnd(in, part)
+	case "popc":
+		return []exprID{k.unary(opPopc, k.widthOf(in.Defs[0]), arg(0))}
+	case "clz":
+		return []exprID{k.unary(opClz, k.widthOf(in.Defs[0]), arg(0))}
+	case "bfe":
+		if len(in.Args) == 3 {
+			return k.field(w, signed, arg(0), k.operand(in.Args[1], 32), k.operand(in.Args[2], 32))
+		}
+	}
+	return nil
+}
+
+// compareAnd is setp with a second predicate: setp.lt.and.s32.
+func (k *kernel) compareAnd(in *ir.Inst, part []string) []exprID {
+	rels := map[string]ir.Rel{"eq": ir.EQ, "ne": ir.NE, "lt": ir.LT, "le": ir.LE, "gt": ir.GT, "ge": ir.GE, "lo": ir.LT, "ls": ir.LE, "hi": ir.GT, "hs": ir.GE}
+	if len(part) != 4 || len(in.Args) != 3 || !k.isPred(in.Args[2]) || rels[part[1]] == ir.NoRel {
+		return nil
+	}
+	e := k.comparison(rels[part[1]], in.Type, in.Args[0], in.Args[1])
+	if e == none {
+		return nil
+	}
+	op := map[string]xop{"and": opAnd, "or": opOr, "xor": opXor}[part[2]]
+	if op == opNone {
+		return nil
+	}
+	c := k.operand(in.Args[2], 1)
+	return []exprID{k.binary(op, 1, e, c), k.binary(op, 1, k.unary(opNot, 1, e), c)}
+}
+
+// field is bfe: n bits from pos on; the unsigned one, of constants.
+func (k *kernel) field(w uint8, signed bool, a, pos, n exprID) []exprID {
+	p, okp := k.constant(pos)
+	l, okl := k.constant(n)
+	if !okp || !okl || p < 0 || l <= 0 || p+l > int64(w) {
+		return nil
+	}
+	if signed {
+		up := k.binary(opShl, w, a, k.number(32, int64(w)-p-l))
+		return []exprID{k.binary(opShrS, w, up, k.number(32, int64(w)-l))}
+	}
+	e := k.binary(opShrU, w, a, k.number(32, p))
+	if p+l < int64(w) {
+		e = k.binary(opAnd, w, e, k.number(w, int64(uint64(1)<<l-1)))
+	}
+	return []exprID{e}
+}

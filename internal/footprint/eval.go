@@ -1,0 +1,523 @@
+package footprint
+
+import "encoding/binary"
+
+// A machine is the memory that evaluating a launch needs. It belongs to an Instance.
+type machine struct {
+	p       *program
+	launch  *Launch
+	cluster [3]uint32
+	regs    []int64
+	vars    []bounds
+	proven  []uint32 // of checks: the context in which they were found to hold
+	active  []uint32 // of guards with several terms
+	within  []bounds // of those guards: their terms
+	exits   []exitState
+	epoch   uint32
+	bad     bool // a uniform value has no result
+	dead    bool // no thread comes to the context in hand
+	results []extent
+
+	walk     walker
+	boxes    []boxes
+	launches uint32 // how many were evaluated
+	loaded   int32  // the context that variables and guards are those of
+}
+
+// An exitState is what a loop's test says in the context in hand.
+type exitState struct {
+	rest  bounds // of the rest, its constant included
+	valid bool
+}
+
+// An extent is where an access was found to go.
+type extent struct {
+	state  extentState
+	region int32 // 0: addresses; else 1 + a variable whose address is not known, and offsets in it
+	lo, hi uint64
+	ctx    int32
+	whole  bool // all of an allocation: Launch.Contained
+}
+
+type extentState uint8
+
+const (
+	never extentState = iota // no thread gets there
+	boxed
+	boundless
+)
+
+// grow makes room for a program.
+func (m *machine) grow(p *program) {
+	m.p = p
+	m.regs = resize(m.regs, len(p.ops))
+	m.vars = resize(m.vars, len(p.vars))
+	m.within = resize(m.within, len(p.guards))
+	m.exits = resize(m.exits, len(p.exits))
+	m.results = resize(m.results, len(p.accs))
+	if len(m.boxes) < len(p.accs) {
+		m.boxes = make([]boxes, len(p.accs))
+		m.launches = 0
+	}
+	if m.launches++; m.launches == 0 {
+		clear(m.boxes)
+		m.launches = 1
+	}
+	if len(m.proven) < len(p.checks) || len(m.active) < len(p.guards) || m.epoch > 1<<31 {
+		// Never smaller than they were: kernels of different shapes take turns.
+		m.proven = make([]uint32, max(len(p.checks), len(m.proven)))
+		m.active = make([]uint32, max(len(p.guards), len(m.active)))
+		m.epoch = 0
+	}
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// uniform computes the registers.
+func (m *machine) uniform() {
+	r := m.regs
+	for i := range m.p.ops {
+		in := &m.p.ops[i]
+		switch in.op {
+		case opConst:
+			r[i] = in.imm
+		case opParam:
+			r[i] = m.param(in)
+		case opGeometry:
+			r[i] = m.geometry(int(in.imm))
+		case opAdd:
+			r[i] = canonical(in.w, r[in.a]+r[in.b])
+		case opMul:
+			r[i] = canonical(in.w, r[in.a]*r[in.b])
+		case opSext:
+			r[i] = r[in.a]
+		default:
+			x, ok := compute(in.op, in.w, in.aw, r[in.a], r[in.b], r[in.c])
+			if !ok {
+				m.bad = true
+			}
+			r[i] = x
+		}
+	}
+}
+
+func (m *machine) param(in *instr) int64 {
+	p := m.launch.Params
+	if in.imm+int64(in.w/8) > int64(len(p)) {
+		m.bad = true
+		return 0
+	}
+	p = p[in.imm:]
+	switch in.w {
+	case 64:
+		return int64(binary.LittleEndian.Uint64(p))
+	case 32:
+		return int64(int32(binary.LittleEndian.Uint32(p)))
+	case 16:
+		return int64(int16(binary.LittleEndian.Uint16(p)))
+	}
+	return int64(int8(p[0]))
+}
+
+func (m *machine) geometry(i int) int64 {
+	l := m.launch
+	switch i {
+	case ntidX, ntidY, ntidZ:
+		return int64(l.Block[i-ntidX])
+	case nctaidX, nctaidY, nctaidZ:
+		return int64(int32(l.Grid[i-nctaidX]))
+	case clusterX, clusterY, clusterZ:
+		return int64(m.cluster[i-clusterX])
+	case nclusterX, nclusterY, nclusterZ:
+		return int64(l.Grid[i-nclusterX] / m.cluster[i-nclusterX])
+	case clusterSize:
+		return int64(m.cluster[0]) * int64(m.cluster[1]) * int64(m.cluster[2])
+	}
+	return int64(l.Shared)
+}
+
+// coordinate is the range of a coordinate of the threads of a launch.
+func (m *machine) coordinate(i int) bounds {
+	l := m.launch
+	n := int64(1)
+	switch i {
+	case tidX, tidY, tidZ:
+		n = int64(l.Block[i-tidX])
+	case ctaidX, ctaidY, ctaidZ:
+		n = int64(l.Grid[i-ctaidX])
+	case laneID:
+		n = min(32, int64(l.Block[0])*int64(l.Block[1])*int64(l.Block[2]))
+	case clusterCtaX, clusterCtaY, clusterCtaZ:
+		n = int64(m.cluster[i-clusterCtaX])
+	case clusterRank:
+		n = m.geometry(clusterSize)
+	case clusterIDX, clusterIDY, clusterIDZ:
+		n = m.geometry(nclusterX + i - clusterIDX)
+	}
+	return bounds{0, n - 1}
+}
+
+// context evaluates the variables and guards of context i, then its accesses.
+func (m *machine) context(i int) {
+	p := m.p
+	x := &p.ctxs[i]
+	m.epoch++
+	m.loaded = int32(i)
+	m.dead = false
+	m.dead = !m.holds(p.lists[x.c0:x.c1])
+	for s := x.s0; s < x.s1 && !m.dead; s++ {
+		if st := p.steps[s]; st.guard {
+			m.guard(st.index)
+		} else {
+			m.vars[st.index] = m.variable(&p.vars[st.index])
+		}
+	}
+	for a := x.a0; a < x.a1; a++ {
+		r := &m.results[a]
+		*r = extent{ctx: int32(i)}
+		if !m.dead {
+			m.extent(&p.accs[a], r)
+		}
+	}
+}
+
+func (m *machine) argument(a *parg) bounds {
+	f := &m.p.forms[a.form]
+	return readBounds(a.w, a.signed, m.total(f), m.sound(f))
+}
+
+// one is the bounds of a value that is one of several.
+func (m *machine) one(v *pvar) bounds {
+	r := bounds{far, -far}
+	for i := v.a0; i < v.a1; i++ {
+		if a := &m.p.args[i]; m.holds(m.p.lists[a.c0:a.c1]) {
+			r = r.join(m.argument(a))
+		}
+	}
+	if r.empty() {
+		m.dead = true // there is no way here
+	}
+	return r
+}
+
+// holds reports whether all of some uniform conditions hold.
+func (m *machine) holds(conds []int32) bool {
+	for _, c := range conds {
+		if (m.regs[c>>1] != 0) == (c&1 != 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *machine) variable(v *pvar) bounds {
+	switch v.kind {
+	case vThread:
+		return m.coordinate(int(v.imm))
+	case vCounter:
+		return m.counter(v)
+	}
+	var ab [2]bounds
+	if v.kind == vOne {
+		return m.one(v)
+	}
+	for i := v.a0; i < v.a1 && i < v.a0+2; i++ {
+		ab[i-v.a0] = m.argument(&m.p.args[i])
+	}
+	return evaluate(v.kind, v.w, v.imm, ab[0], ab[1])
+}
+
+// sound reports whether the checks of a form hold.
+func (m *machine) sound(f *pform) bool {
+	for _, id := range m.p.lists[f.k0:f.k1] {
+		if m.proven[id] == m.epoch {
+			continue
+		}
+		if !m.check(id) {
+			return false
+		}
+		m.proven[id] = m.epoch
+	}
+	return true
+}
+
+func (m *machine) check(id int32) bool {
+	c := &m.p.checks[id]
+	return m.total(&m.p.forms[c.form]).in(c.in)
+}
+
+// total is the range of a form as a number.
+func (m *machine) total(f *pform) bounds {
+	if f.sym != 0 {
+		return everything
+	}
+	c := m.regs[f.c]
+	if c >= far || c <= -far {
+		return everything
+	}
+	return m.span(f).plus(bounds{c, c})
+}
+
+// span is the range of the terms of a form: guards first, then every variable by itself.
+func (m *machine) span(f *pform) bounds {
+	terms := m.p.terms[f.t0:f.t1]
+	var sum bounds
+	var done uint32
+	for i := f.d0; i < f.d1; i++ {
+		c := &m.p.cands[i]
+		if m.active[c.guard] != m.epoch {
+			continue
+		}
+		if k, mask := m.multiple(terms, c); k != 0 && mask&done == 0 {
+			done |= mask
+			sum = sum.plus(m.within[c.guard].times(k))
+		}
+	}
+	for i := range terms {
+		if done&(1<<i) == 0 {
+			sum = sum.plus(m.vars[terms[i].v].times(clamp(m.regs[terms[i].coef])))
+		}
+	}
+	return sum
+}
+
+// multiple finds k such that the terms at the candidate's positions are k times the guard's.
+func (m *machine) multiple(terms []pterm, c *cand) (int64, uint32) {
+	gf := &m.p.forms[m.p.guards[c.guard].form]
+	g := m.p.terms[gf.t0:gf.t1]
+	pos := m.p.lists[c.pos:]
+	var k int64
+	var mask uint32
+	for i := range g {
+		a, b := m.regs[terms[pos[i]].coef], m.regs[g[i].coef]
+		if i == 0 {
+			switch {
+			case b == 0:
+				return 0, 0
+			case a == b:
+				k = 1
+			case b == 1:
+				k = a
+			case a%b != 0:
+				return 0, 0
+			default:
+				k = a / b
+			}
+			if k <= -far || k >= far {
+				return 0, 0
+			}
+		}
+		if !isProduct(a, b, k) {
+			return 0, 0
+		}
+		mask |= 1 << pos[i]
+	}
+	return k, mask
+}
+
+// isProduct reports whether a = b * k, as integers.
+func isProduct(a, b, k int64) bool {
+	if int64(int32(b)) == b && int64(int32(k)) == k {
+		return a == b*k
+	}
+	if b == 0 {
+		return a == 0
+	}
+	return a%b == 0 && a/b == k && b != -1
+}
+
+// counter bounds how often a loop has gone back to its header: each test that lets it go on was
+// passed that many times.
+func (m *machine) counter(v *pvar) bounds {
+	best := far
+	for i := v.a0; i < v.a1; i++ {
+		x := &m.p.exits[i]
+		s := &m.exits[i]
+		s.rest = m.total(&m.p.forms[x.rest])
+		s.valid = false
+		n, ok := m.passes(x, s.rest)
+		if !ok || n >= far {
+			continue
+		}
+		// The numbers compared must be what they seem to be until then.
+		m.vars[x.v] = bounds{0, n}
+		s.valid = true
+		f := &m.p.forms[x.form]
+		for _, id := range m.p.lists[f.k0:f.k1] {
+			if !m.check(id) {
+				s.valid = false
+				break
+			}
+		}
+		if s.valid {
+			best = min(best, n)
+		}
+	}
+	return bounds{0, best}
+}
+
+// passes is the most times that step*k + rest is as x says, for k = 0, 1, … in turn.
+func (m *machine) passes(x *pexit, rest bounds) (int64, bool) {
+	step := m.regs[x.step]
+	if step == 0 || !rest.bounded() {
+		return 0, false
+	}
+	if step < 0 { // the same the other way round
+		if step <= -far {
+			return 0, false
+		}
+		step, rest = -step, rest.times(-1)
+		return m.upwards(x.not0, bounds{-x.in.hi, -x.in.lo}, step, rest)
+	}
+	return m.upwards(x.not0, x.in, step, rest)
+}
+
+func (m *machine) upwards(not0 bool, in bounds, step int64, rest bounds) (int64, bool) {
+	if not0 {
+		// It must hit 0.
+		if rest.hi > 0 || step != 1 && (rest.lo != rest.hi || rest.lo%step != 0) {
+			return 0, false
+		}
+		return -rest.lo / step, true
+	}
+	if in.hi >= far {
+		return 0, false
+	}
+	if rest.lo > in.hi {
+		return 0, true
+	}
+	return (in.hi-rest.lo)/step + 1, true
+}
+
+// guard applies a guard: to its variable, or to its terms together.
+func (m *machine) guard(id int32) {
+	g := &m.p.guards[id]
+	f := &m.p.forms[g.form]
+	in := g.in
+	if g.exit != 0 {
+		x := &m.p.exits[g.exit-1]
+		s := &m.exits[g.exit-1]
+		if !s.valid {
+			return
+		}
+		in = m.before(x, s)
+	}
+	if !m.sound(f) {
+		return
+	}
+	c := m.regs[f.c]
+	if c >= far || c <= -far {
+		return
+	}
+	now := m.span(f)
+	switch {
+	case g.wrap != 0:
+		top := m.regs[g.top]
+		if top <= 0 {
+			m.dead = true
+			return
+		}
+		t := now.plus(bounds{c, c})
+		if t.hi > int64(1)<<g.wrap-1 || t.lo <= top-1-int64(1)<<g.wrap {
+			return
+		}
+		in = bounds{0, top - 1}
+	case g.not0 && g.exit == 0:
+		in = now.plus(bounds{c, c})
+		if in.lo == 0 {
+			in.lo = 1
+		}
+		if in.hi == 0 {
+			in.hi = -1
+		}
+	}
+	in = in.plus(bounds{-c, -c})
+	now = now.meet(in)
+	if now.empty() {
+		m.dead = true
+		return
+	}
+	if f.t1-f.t0 > 1 {
+		m.within[id] = now
+		m.active[id] = m.epoch
+		return
+	}
+	t := m.p.terms[f.t0]
+	k := m.regs[t.coef]
+	v := &m.vars[t.v]
+	switch {
+	case k == 0 || k <= -far || k >= far:
+		return
+	case k < 0:
+		k, now = -k, now.times(-1)
+	}
+	if now.lo > -far {
+		v.lo = max(v.lo, ceilDiv(now.lo, k))
+	}
+	if now.hi < far {
+		v.hi = min(v.hi, floorDiv(now.hi, k))
+	}
+	if v.empty() {
+		m.dead = true
+	}
+}
+
+// before is the range of a test's form at the head of the loop: in the first iteration
+// it is what it is; in every other one the test was passed a step before.
+func (m *machine) before(x *pexit, s *exitState) bounds {
+	step := m.regs[x.step]
+	in := x.in
+	if x.not0 {
+		// It goes towards 0 and stops there.
+		if step > 0 {
+			return bounds{-far, 0}
+		}
+		return bounds{0, far}
+	}
+	first := s.rest
+	next := in.plus(bounds{step, step})
+	return first.join(next)
+}
+
+// extent finds the bytes of an access.
+func (m *machine) extent(a *pacc, r *extent) {
+	f := &m.p.forms[a.form]
+	r.state = boundless
+	r.region = f.sym
+	m.exact(a, f, r)
+	if r.state == boundless && m.launch.Contained && a.base != 0 {
+		if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
+			r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
+		}
+	}
+}
+
+// exact finds the bytes of an access from the form of its address.
+func (m *machine) exact(a *pacc, f *pform, r *extent) {
+	if !m.sound(f) || a.bytes == 0 {
+		return
+	}
+	b := m.span(f)
+	if b.lo < -most || b.hi > most {
+		return
+	}
+	base := uint64(m.regs[f.c] + a.off)
+	if r.region != 0 && m.launch.Globals != nil && int(r.region) <= len(m.launch.Globals) {
+		base += m.launch.Globals[r.region-1].Lo
+		r.region = 0
+	}
+	lo, hi := base+uint64(b.lo), base+uint64(b.hi)+uint64(a.span)
+	if r.region != 0 { // offsets, which may be negative
+		lo += 1 << 62
+		hi += 1 << 62
+	}
+	if hi <= lo || hi > 1<<63 {
+		return
+	}
+	r.state, r.lo, r.hi = boxed, lo, hi
+}

@@ -1,0 +1,191 @@
+package footprint
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func TestOpaque(t *testing.T) {
+	s := Opaque("gemm", []Param{{Name: "p", Size: 40, Align: 8}})
+	l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Allocs: []Range{{0x1000, 0x2000}, {0x3000, 0x3100}, {0x5000, 0x6000}}}
+	// A pointer inside a struct, at a multiple of 4 only; one that is null; one behind an allocation.
+	l.Params = appendUint(nil, 0, 4)
+	l.Params = appendUint(l.Params, 0x1234, 8)
+	l.Params = appendUint(l.Params, 0, 8)
+	l.Params = appendUint(l.Params, 0x3100, 8)
+	l.Params = appendUint(l.Params, 0, 12)
+	var in Instance
+	s.Evaluate(l, &in)
+	want := []Range{{0x1000, 0x2000}}
+	if in.Verdict != Unknown || in.Cause != NoCode || !in.ReadsUnknown || !in.WritesUnknown || !reflect.DeepEqual(in.Reads, want) || !reflect.DeepEqual(in.Writes, want) {
+		t.Errorf("%+v", in)
+	}
+	// Every launch is looked at anew.
+	copy(l.Params[12:], appendUint(nil, 0x5fff, 8))
+	s.Evaluate(l, &in)
+	if want = append(want, Range{0x5000, 0x6000}); !reflect.DeepEqual(in.Writes, want) {
+		t.Errorf("%x, want %x", in.Writes, want)
+	}
+}
+
+// TestEvaluateAllocatesNothing: not even if kernels take turns with one Instance.
+func TestEvaluateAllocatesNothing(t *testing.T) {
+	var list []func(*Instance)
+	for _, name := range []string{"axpy", "gridstride", "scratch", "interleaved", "atomics", "zerofill"} {
+		s := summaryOf(t, name)
+		_, line := kernelIn(t, name)
+		l := launchOf(t, line)
+		list = append(list, func(in *Instance) { s.Evaluate(l, in) })
+	}
+	var in Instance
+	all := func() {
+		for _, evaluate := range list {
+			evaluate(&in)
+		}
+	}
+	all()
+	if n := testing.AllocsPerRun(100, all); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	for _, name := range []string{"axpy", "gridstride", "scratch", "interleaved", "atomics"} {
+		b.Run(name, func(b *testing.B) {
+			s := summaryOf(b, name)
+			t := &testing.T{}
+			_, line := kernelIn(b, name)
+			l := launchOf(t, line)
+			var in Instance
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Evaluate(l, &in)
+			}
+		})
+	}
+}
+
+// divisorOf claims that x*m >> s is x / c for every x below 2^n.
+func TestDivisorOf(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 20000 {
+		c := 1 + r.Int64N(5000)
+		s, n := 32+r.Int64N(16), 31+r.Int64N(2)
+		m := new(big.Int).Lsh(big.NewInt(1), uint(s))
+		m.Div(m, big.NewInt(c)).Add(m, big.NewInt(r.Int64N(3)))
+		got, ok := divisorOf(m, s, n)
+		if !ok {
+			continue
+		}
+		found++
+		for range 8 {
+			x := r.Int64N(1 << n)
+			if r.IntN(2) == 0 { // near a multiple, where it goes wrong first
+				x = min(max(x/got*got-1+r.Int64N(3), 0), 1<<n-1)
+			}
+			q := new(big.Int).Mul(big.NewInt(x), m)
+			if q.Rsh(q, uint(s)); q.Int64() != x/got {
+				t.Fatalf("%d * %v >> %d = %v, not %d / %d", x, m, s, q, x, got)
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d divisors found", found)
+	}
+}
+
+// Two boxes that apart keeps apart have no byte in common.
+func TestApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	random := func() *box {
+		b := &box{width: 1 + r.Int64N(6)}
+		for range r.IntN(3) {
+			b.add([...]int64{1, 2, 3, 4, 6, 8, 12, 16, -4, 40}[r.IntN(10)], bounds{r.Int64N(4) - 2, 2 + r.Int64N(4)})
+		}
+		return b
+	}
+	bytes := func(b *box, at int64) map[int64]bool {
+		places := []int64{at + b.base}
+		for _, d := range b.dims[:b.n] {
+			var next []int64
+			for _, p := range places {
+				for i := range d.n + 1 {
+					next = append(next, p+i*d.stride)
+				}
+			}
+			places = next
+		}
+		set := map[int64]bool{}
+		for _, p := range places {
+			for i := range b.width {
+				set[p+i] = true
+			}
+		}
+		return set
+	}
+	said := 0
+	for range 20000 {
+		a, b, delta := random(), random(), r.Int64N(60)-30
+		if !apart(a, b, delta) {
+			continue
+		}
+		said++
+		other := bytes(b, delta)
+		for x := range bytes(a, 0) {
+			if other[x] {
+				t.Fatalf("%+v and %+v at %d meet at %d", a, b, delta, x)
+			}
+		}
+	}
+	if said < 2000 {
+		t.Errorf("only %d pairs are apart", said)
+	}
+}
+
+// evaluate's bounds hold for every operation on small numbers.
+func TestVariableBounds(t *testing.T) {
+	ops := map[vkind]xop{vDivU: opDivU, vDivS: opDivS, vRemU: opRemU, vRemS: opRemS, vMulHiU: opMulHiU, vMulHiS: opMulHiS, vMul: opMul, vMinU: opMinU,
+		vMinS: opMinS, vMaxU: opMaxU, vMaxS: opMaxS, vAbs: opAbs, vAnd: opAnd, vOr: opOr, vXor: opXor, vShl: opShl, vShrU: opShrU, vShrS: opShrS}
+	r := rand.New(rand.NewPCG(5, 6))
+	for kind, op := range ops {
+		signed := kind == vDivS || kind == vRemS || kind == vMulHiS || kind == vMinS || kind == vMaxS || kind == vAbs || kind == vShrS || kind == vMul
+		for range 400 {
+			pick := func(signed bool) bounds {
+				a, b := int64(r.IntN(256)), int64(r.IntN(256))
+				if r.IntN(2) == 0 {
+					b = min(a+int64(r.IntN(5)), 255)
+				}
+				if signed {
+					a, b = a-128, b-128
+				}
+				return bounds{min(a, b), max(a, b)}
+			}
+			x, y := pick(signed), pick(signed && kind != vShrS)
+			got := evaluate(kind, 8, 0, x, y)
+			for a := x.lo; a <= x.hi; a++ {
+				for b := y.lo; b <= y.hi; b++ {
+					v, ok := compute(op, 8, 8, canonical(8, a), canonical(8, b), 0)
+					if !ok {
+						continue
+					}
+					// The variable is congruent to the value: some number in the bounds is.
+					in := got.hi-got.lo >= 255
+					for _, k := range [...]int64{v, v + 256, v - 256} {
+						in = in || got.lo <= k && k <= got.hi
+					}
+					if !in {
+						for k := v - 256*128; k <= v+256*256; k += 256 {
+							in = in || got.lo <= k && k <= got.hi
+						}
+					}
+					if !in {
+						t.Fatalf("kind %d: %d, %d gives %d, not in %v (of %v, %v)", kind, a, b, v, got, x, y)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package footprint
+
+import (
+	"slices"
+
+	"holdfast/internal/ir"
+)
+
+// A fact is a predicate that holds where an access stands, or whose opposite does.
+type fact struct {
+	e   exprID
+	not bool
+}
+
+// A guard is a fact about a form: it lies within bounds. One whose sides are both unsigned and
+// whose form may be negative is a wrap: the form modulo 2^w is below hi.
+type guard struct {
+	f    *linear
+	in   bounds
+	not0 bool  // instead: f is not 0
+	wrap uint8 // instead: 0 <= f mod 2^wrap < top
+	top  exprID
+}
+
+// An exit is a test that every iteration of a loop makes, and what holds when it goes on.
+type exit struct {
+	loop int64
+	g    guard
+	rest *linear // g.f without the loop's counter, checks left out
+	step exprID  // the coefficient of the counter
+}
+
+// conjuncts splits a predicate into the ones that follow from it. All of them together are as
+// much as the predicate only if exact stays true.
+func (k *kernel) conjuncts(e exprID, not bool, list []fact) []fact {
+	for depth := 0; depth < 64; depth++ {
+		x := k.exprs[e]
+		switch {
+		case x.op == opNot:
+			e, not = x.a, !not
+			continue
+		case x.op == opAnd && !not || x.op == opOr && not:
+			list = k.conjuncts(x.a, not, list)
+			e = x.b
+			continue
+		}
+		break
+	}
+	f := fact{e, not}
+	if !slices.Contains(list, f) {
+		list = append(list, f)
+	}
+	return list
+}
+
+// edgeFacts adds what is known after taking successor i of block b.
+func (k *kernel) edgeFacts(b *ir.Block, i int, list []fact) []fact {
+	end := b.End()
+	if end == nil || !end.Guarded() {
+		return list
+	}
+	not := i == 1 // Succs[0] is where a branch goes when its guard holds
+	if end.Op != ir.Branch {
+		not = true // it did not leave
+	} else if len(b.Succs) == 2 && b.Succs[0].Block == b.Succs[1].Block {
+		return list
+	}
+	return k.conjuncts(k.operand(end.Guard, 1), not, list)
+}
+
+// blockFacts are the facts that hold in a block: those of the edge that leads to it, if there is
+// only one, and those of its dominator.
+func (k *kernel) blockFacts(b *ir.Block) []fact {
+	if b.Index == 0 {
+		return nil
+	}
+	list := slices.Clone(k.facts[k.f.Dom.Parent[b.Index]])
+	if len(b.Preds) == 1 {
+		p := b.Preds[0]
+		list = k.edgeFacts(p.Block, p.Index, list)
+	}
+	return list
+}
+
+// guards are the forms of the facts that are comparisons.
+func (k *kernel) guards(f fact) []guard {
+	x := k.exprs[f.e]
+	if k.uniform[f.e] {
+		return nil
+	}
+	switch x.op {
+	case opEQ:
+		d, ok := k.difference(x.a, x.b, true)
+		if !ok {
+			return nil
+		}
+		if f.not {
+			return []guard{{f: d, not0: true}}
+		}
+		return []guard{{f: d, in: bounds{0, 0}}}
+	case opLTS, opLES, opLTU, opLEU:
+	default:
+		return nil
+	}
+	signed := x.op == opLTS || x.op == opLES
+	strict := x.op == opLTS || x.op == opLTU
+	var list []guard
+	if d, ok := k.difference(x.a, x.b, signed); ok { // a - b
+		in := bounds{-far, 0}
+		if strict {
+			in.hi = -1
+		}
+		if f.not {
+			in = bounds{in.hi + 1, far}
+		}
+		list = append(list, guard{f: d, in: in})
+	}
+	if signed {
+		return list
+	}
+	// a <u b with a uniform b: a modulo 2^w is below b.
+	a, b := x.a, x.b
+	if f.not {
+		a, b, strict = b, a, !strict
+	}
+	if w := k.width(a); w <= 32 && k.uniform[b] && !k.uniform[a] && k.linear[a].sym == 0 {
+		top := k.unary(opZext, 64, b)
+		if !strict {
+			top = k.binary(opAdd, 64, top, k.num(1))
+		}
+		list = append(list, guard{f: k.linear[a], wrap: w, top: top})
+	}
+	return list
+}
+
+// difference is a - b, both read as numbers.
+func (g *graph) difference(a, b exprID, signed bool) (*linear, bool) {
+	w := g.width(a)
+	if w == 1 {
+		return nil, false
+	}
+	fa, fb := g.read(g.linear[a], w, signed), g.read(g.linear[b], w, signed)
+	d, ok := g.sum(fa, fb, g.num(-1))
+	if !ok || d.sym != 0 {
+		return nil, false
+	}
+	return d, true
+}
+
+// exits finds the tests of a loop that bound how often it goes round.
+func (k *kernel) exits(l *ir.Loop) []exit {
+	id := k.loopOf[l]
+	counter, ok := k.varOf[k.counterKey(id)]
+	if !ok || l.Irreducible {
+		return nil
+	}
+	var list []exit
+	for _, e := range l.Exits {
+		b := e.Block
+		if k.f.Loops.Of[b.Index] != l || !k.everyTime(l, b) {
+			continue
+		}
+		end := b.End()
+		if end == nil || !end.Guarded() {
+			continue
+		}
+		stay := -1
+		for i, s := range b.Succs {
+			if k.f.Loops.Contains(l, s.Block) {
+				stay = i
+			}
+		}
+		if stay < 0 {
+			continue
+		}
+		for _, f := range k.edgeFacts(b, stay, nil) {
+			for _, g := range k.guards(f) {
+				if x, ok := k.exit(l, id, counter, g); ok {
+					list = append(list, x)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func (k *kernel) everyTime(l *ir.Loop, b *ir.Block) bool {
+	for _, latch := range l.Latches {
+		if !k.f.Dom.Dominates(b.Index, latch.Index) {
+			return false
+		}
+	}
+	return true
+}
+
+// exit takes a guard apart into the loop's counter and the rest, which must not change in the loop.
+func (k *kernel) exit(l *ir.Loop, id int64, counter varID, g guard) (exit, bool) {
+	if g.wrap != 0 {
+		return exit{}, false
+	}
+	x := exit{loop: id, g: g}
+	rest := linear{c: g.f.c}
+	for _, t := range g.f.terms {
+		if t.v == counter {
+			x.step = t.coef
+			continue
+		}
+		if !k.invariant(l, t.v, 0) {
+			return exit{}, false
+		}
+		rest.terms = append(rest.terms, t)
+	}
+	if x.step == none {
+		return exit{}, false
+	}
+	for _, c := range g.f.checks {
+		for _, t := range k.checks[c].f.terms {
+			if t.v != counter && !k.invariant(l, t.v, 0) {
+				return exit{}, false
+			}
+		}
+	}
+	x.rest = k.form(rest)
+	return x, true
+}
+
+// invariant reports whether a variable stays the same while a loop runs.
+func (k *kernel) invariant(l *ir.Loop, v varID, depth int) bool {
+	if depth > 32 {
+		return false
+	}
+	x := k.vars[v]
+	if x.kind == vThread {
+		return true
+	}
+	if x.kind == vCounter {
+		b := k.f.Loops.Loops[x.imm].Header
+		return !k.f.Loops.Contains(l, b)
+	}
+	if x.from != none && !k.steady(l, x.from, 0) {
+		return false
+	}
+	for _, a := range x.args {
+		for _, t := range a.f.terms {
+			if !k.invariant(l, t.v, depth+1) {
+				return false
+			}
+		}
+		for _, c := range a.f.checks {
+			for _, t := range k.checks[c].f.terms {
+				if !k.invariant(l, t.v, depth+1) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// steady is invariant for an expression.
+func (k *kernel) steady(l *ir.Loop, e exprID, depth int) bool {
+	x := k.exprs[e]
+	switch {
+	case k.uniform[e] || x.op == opThread || x.op == opSymbol:
+		return true
+	case depth > 32:
+		return false
+	case x.op == opUnknown || x.op == opPhi || x.op == opCounter || x.op == opHalving || x.op == opDrift:
+		b := k.origin[e]
+		return b != nil && !k.f.Loops.Contains(l, b)
+	}
+	for _, a := range [...]exprID{x.a, x.b, x.c} {
+		if a != none && !k.steady(l, a, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *kernel) counterKey(loop int64) string {
+	return string(k.keyOf(&variable{kind: vCounter, w: 64, imm: loop}))
+}

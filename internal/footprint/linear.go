@@ -1,0 +1,875 @@
+package footprint
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// A linear form is c + the sum of coef * v over its terms, as an integer. A value of w bits
+// is congruent to its form modulo 2^w, so that adding, subtracting and multiplying by a uniform
+// number need no proof that nothing overflows. Where bits become a number (a comparison, a
+// division, a conversion to a wider type) that proof is needed: the form then lists
+// a check, which each launch makes, and where it fails nothing is known of the form.
+type linear struct {
+	id     int32
+	terms  []term  // by ascending variable
+	c      exprID  // uniform, 64 bits
+	sym    int32   // 1 + the variable of the program whose address is added; 0 = none
+	checks []int32 // ascending
+}
+
+// A term is coef * v; coef is uniform, of 64 bits.
+type term struct {
+	v    varID
+	coef exprID
+}
+
+// A check holds if a form lies within the signed or unsigned integers of w bits.
+type check struct {
+	f      *linear
+	w      uint8
+	signed bool
+}
+
+// maxTerms bounds the terms of a form. A longer one is one variable.
+const maxTerms = 16
+
+// form finds or makes a form. terms are sorted, without zero coefficients.
+func (g *graph) form(f linear) *linear {
+	key := binary.AppendVarint(nil, int64(f.c))
+	key = binary.AppendVarint(key, int64(f.sym))
+	for _, t := range f.terms {
+		key = binary.AppendVarint(key, int64(t.v))
+		key = binary.AppendVarint(key, int64(t.coef))
+	}
+	key = append(key, 0x80, 0x80) // no varint ends so
+	for _, c := range f.checks {
+		key = binary.AppendVarint(key, int64(c))
+	}
+	if have := g.linears[string(key)]; have != nil {
+		return have
+	}
+	f.id = int32(len(g.linears))
+	g.linears[string(key)] = &f
+	return &f
+}
+
+func (g *graph) num(x int64) exprID { return g.number(64, x) }
+
+// of64 is a uniform value as a signed 64-bit one.
+func (g *graph) of64(e exprID) exprID { return g.unary(opSext, 64, e) }
+
+func (g *graph) uniformForm(c exprID) *linear { return g.form(linear{c: c}) }
+
+func (g *graph) varForm(v varID) *linear {
+	return g.form(linear{terms: []term{{v, g.num(1)}}, c: g.num(0)})
+}
+
+// atom is the form of a variable of its own.
+func (g *graph) atom(v variable) *linear { return g.varForm(g.variable(v)) }
+
+// opaque is the form of a value that is not looked into.
+func (g *graph) opaque(e exprID) *linear {
+	return g.atom(variable{kind: vAny, w: g.width(e), from: e})
+}
+
+// sum is a + k*b for a uniform k.
+func (g *graph) sum(a, b *linear, k exprID) (*linear, bool) {
+	f := linear{c: g.binary(opAdd, 64, a.c, g.binary(opMul, 64, b.c, k)), sym: a.sym}
+	if b.sym != 0 {
+		if one, _ := g.constant(k); a.sym != 0 || one != 1 {
+			return nil, false
+		}
+		f.sym = b.sym
+	}
+	i, j := 0, 0
+	for i < len(a.terms) || j < len(b.terms) {
+		var t term
+		switch {
+		case j == len(b.terms) || i < len(a.terms) && a.terms[i].v < b.terms[j].v:
+			t = a.terms[i]
+			i++
+		case i == len(a.terms) || b.terms[j].v < a.terms[i].v:
+			t = term{b.terms[j].v, g.binary(opMul, 64, b.terms[j].coef, k)}
+			j++
+		default:
+			t = term{a.terms[i].v, g.binary(opAdd, 64, a.terms[i].coef, g.binary(opMul, 64, b.terms[j].coef, k))}
+			i++
+			j++
+		}
+		if x, ok := g.constant(t.coef); !ok || x != 0 {
+			f.terms = append(f.terms, t)
+		}
+	}
+	if len(f.terms) > maxTerms {
+		return nil, false
+	}
+	f.checks = union(a.checks, b.checks)
+	return g.form(f), true
+}
+
+func union(a, b []int32) []int32 {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	r := slices.Concat(a, b)
+	slices.Sort(r)
+	return slices.Compact(r)
+}
+
+func (g *graph) scaled(f *linear, k exprID) (*linear, bool) {
+	return g.sum(g.uniformForm(g.num(0)), f, k)
+}
+
+// add is a + k*b with remainders recognised: x - x/m*m is x % m.
+func (g *graph) add(a, b *linear, k exprID) (*linear, bool) {
+	f, ok := g.sum(a, b, k)
+	if !ok {
+		return nil, false
+	}
+	for range f.terms {
+		r := g.remainders(f)
+		if r == nil {
+			break
+		}
+		f = r
+	}
+	return f, true
+}
+
+// remainders replaces m*(B/m), where B is in f as well, by B - B%m.
+func (g *graph) remainders(f *linear) *linear {
+	for _, t := range f.terms {
+		v := g.vars[t.v]
+		var m exprID
+		var mod variable
+		switch v.kind {
+		case vMod:
+			if r := g.multiples(f, t, &v); r != nil {
+				return r
+			}
+			continue
+		case vFloor:
+			m = g.num(v.imm)
+			mod = variable{kind: vMod, w: v.w, imm: v.imm, args: v.args}
+		case vDivU, vDivS:
+			if len(v.args[1].f.terms) > 0 {
+				continue
+			}
+			if g.read(v.args[1].f, v.args[1].w, v.args[1].signed) != v.args[1].f {
+				continue // perhaps above 2^31
+			}
+			m = v.args[1].f.c
+			mod = variable{kind: v.kind + (vRemU - vDivU), w: v.w, args: v.args}
+		default:
+			continue
+		}
+		b := v.args[0].f
+		if len(b.terms) == 0 || b.sym != 0 {
+			continue
+		}
+		if a := v.args[0]; a.w != 0 {
+			b = g.read(b, a.w, a.signed)
+		}
+		k := g.ratio(f, b)
+		if k == none {
+			continue
+		}
+		// f = k*B + a*(B/m) + … = (a + k*m) * (B/m) + k*(B%m) + …
+		a := g.binary(opAdd, 64, t.coef, g.binary(opMul, 64, m, k))
+		kn, kok := g.constant(k)
+		an, aok := g.constant(t.coef)
+		rest, done := g.constant(a)
+		if !(done && rest == 0) && !(kok && aok && (kn > 0) != (an > 0)) {
+			continue
+		}
+		r, ok := g.sum(f, b, g.binary(opMul, 64, k, g.num(-1)))
+		if !ok {
+			continue
+		}
+		q := g.varForm(t.v)
+		if r, ok = g.sum(r, q, g.binary(opMul, 64, m, k)); !ok {
+			continue
+		}
+		if r, ok = g.sum(r, g.atom(mod), k); ok {
+			return r
+		}
+	}
+	return nil
+}
+
+// multiples replaces k*B - k*(B%m), of which t is the second part, by k*m*(B/m).
+func (g *graph) multiples(f *linear, t term, v *variable) *linear {
+	b := v.args[0].f
+	if v.args[0].w != 0 || len(b.terms) == 0 || b.sym != 0 {
+		return nil
+	}
+	k := g.ratio(f, b)
+	if k == none || g.binary(opMul, 64, k, g.num(-1)) != t.coef {
+		return nil
+	}
+	r, ok := g.sum(f, b, t.coef)
+	if !ok {
+		return nil
+	}
+	if r, ok = g.sum(r, g.varForm(t.v), k); !ok {
+		return nil
+	}
+	q := g.atom(variable{kind: vFloor, w: v.w, imm: v.imm, args: v.args})
+	if r, ok = g.sum(r, q, g.binary(opMul, 64, k, g.num(v.imm))); !ok {
+		return nil
+	}
+	return r
+}
+
+// ratio finds k such that f has k times every term of b.
+func (g *graph) ratio(f, b *linear) exprID {
+	k := none
+	i := 0
+	for _, t := range b.terms {
+		for i < len(f.terms) && f.terms[i].v < t.v {
+			i++
+		}
+		if i == len(f.terms) || f.terms[i].v != t.v {
+			return none
+		}
+		if k == none {
+			k = g.quotientOf(f.terms[i].coef, t.coef)
+			if k == none {
+				return none
+			}
+		}
+		if g.binary(opMul, 64, t.coef, k) != f.terms[i].coef {
+			return none
+		}
+	}
+	return k
+}
+
+// quotientOf is a uniform k with b*k = a, if one is seen at once.
+func (g *graph) quotientOf(a, b exprID) exprID {
+	if a == b {
+		return g.num(1)
+	}
+	y, ok := g.constant(b)
+	if ok && y == 1 {
+		return a
+	}
+	if x, okx := g.constant(a); okx && ok && y != 0 && x%y == 0 {
+		return g.num(x / y)
+	}
+	fa, fb := g.factor(a), g.factor(b)
+	if fa.base == fb.base && fb.times != 0 && fa.times%fb.times == 0 {
+		return g.num(fa.times / fb.times)
+	}
+	return none
+}
+
+// formBounds is the bounds of a form in every launch.
+func (g *graph) formBounds(f *linear) bounds {
+	if f.sym != 0 {
+		return everything
+	}
+	b := g.bounds[f.c]
+	for _, t := range f.terms {
+		b = b.plus(g.vars[t.v].bounds.product(g.bounds[t.coef]))
+	}
+	for _, id := range f.checks { // whoever uses f has its checks
+		if c := g.checks[id]; c.f.c == f.c && slices.Equal(c.f.terms, f.terms) {
+			b = b.meet(c.all())
+		}
+	}
+	return b
+}
+
+// all is what the check demands.
+func (c check) all() bounds {
+	if c.signed {
+		return signedBounds(c.w)
+	}
+	return unsignedBounds(c.w)
+}
+
+// read is a form as a number of w bits.
+func (g *graph) read(f *linear, w uint8, signed bool) *linear {
+	if f.sym != 0 {
+		if w == 64 {
+			return f
+		}
+		return g.atom(variable{kind: vExt, w: w, imm: truth(!signed) & 1, args: []argument{{f: f, w: w, signed: signed}}})
+	}
+	all := unsignedBounds(w)
+	if signed {
+		all = signedBounds(w)
+	}
+	if g.formBounds(f).in(all) {
+		return f
+	}
+	if len(f.terms) == 1 && len(f.checks) == 0 && g.vars[f.terms[0].v].kind == vAny && !signed {
+		if k, ok := g.constant(f.terms[0].coef); ok && k == 1 && g.isZero(f.c) {
+			return g.atom(variable{kind: vExt, w: w, imm: 1, args: []argument{{f: f, w: w, signed: signed}}})
+		}
+	}
+	c := check{f, w, signed}
+	id, ok := g.checkOf[c]
+	if !ok {
+		id = int32(len(g.checks))
+		g.checks = append(g.checks, c)
+		g.checkOf[c] = id
+	}
+	if slices.Contains(f.checks, id) {
+		return f
+	}
+	r := *f
+	r.checks = union(f.checks, []int32{id})
+	return g.form(r)
+}
+
+func (g *graph) isZero(e exprID) bool {
+	x, ok := g.constant(e)
+	return ok && x == 0
+}
+
+// arg is a value as an argument of a variable.
+func (g *graph) arg(e exprID, signed bool) argument {
+	return argument{f: g.linear[e], w: g.width(e), signed: signed}
+}
+
+// linearise is the form of a value whose arguments have theirs.
+func (g *graph) linearise(e exprID) *linear {
+	x := g.exprs[e]
+	if g.uniform[e] {
+		if x.w == 64 {
+			return g.uniformForm(e)
+		}
+		return g.uniformForm(g.of64(e))
+	}
+	if f := g.lineariseOp(e, x); f != nil {
+		return f
+	}
+	return g.opaque(e)
+}
+
+func (g *graph) lineariseOp(e exprID, x expr) *linear {
+	var fa, fb *linear
+	if x.a != none {
+		fa = g.linear[x.a]
+	}
+	if x.b != none {
+		fb = g.linear[x.b]
+	}
+	one := g.num(1)
+	switch x.op {
+	case opThread:
+		return g.atom(variable{kind: vThread, w: x.w, imm: x.imm})
+	case opCounter:
+		return g.atom(variable{kind: vCounter, w: x.w, imm: x.imm})
+	case opSymbol:
+		return g.form(linear{c: g.num(0), sym: int32(x.imm) + 1})
+	case opAdd:
+		if f, ok := g.add(fa, fb, one); ok {
+			return f
+		}
+	case opSub:
+		if f, ok := g.add(fa, fb, g.num(-1)); ok {
+			return f
+		}
+	case opNot:
+		if f, ok := g.add(g.uniformForm(g.num(-1)), fa, g.num(-1)); ok {
+			return f
+		}
+	case opMul:
+		switch {
+		case g.uniform[x.b]:
+			if f, ok := g.scaled(fa, fb.c); ok {
+				return f
+			}
+		case g.uniform[x.a]:
+			if f, ok := g.scaled(fb, fa.c); ok {
+				return f
+			}
+		default:
+			return g.atom(variable{kind: vMul, w: x.w, args: []argument{{f: fa}, {f: fb}}})
+		}
+	case opTrunc:
+		if fa.sym == 0 {
+			return fa
+		}
+	case opZext, opSext:
+		if g.width(x.a) == 1 {
+			break
+		}
+		return g.read(fa, g.width(x.a), x.op == opSext)
+	case opShrU, opShrS:
+		if f := g.halfDivision(x); f != nil {
+			return f
+		}
+		if k, ok := g.constant(x.b); ok && k > 0 && k < int64(x.w) && k < 62 {
+			return g.shifted(fa, x.w, x.op == opShrS, int64(1)<<k)
+		}
+		kind := vShrU
+		if x.op == opShrS {
+			kind = vShrS
+		}
+		return g.atom(variable{kind: kind, w: x.w, args: []argument{g.arg(x.a, x.op == opShrS), g.arg(x.b, false)}})
+	case opShl:
+		return g.atom(variable{kind: vShl, w: x.w, args: []argument{g.arg(x.a, false), g.arg(x.b, false)}})
+	case opDivU, opDivS, opRemU, opRemS:
+		return g.divide(x)
+	case opAnd:
+		return g.and(x, fa, fb)
+	case opOr, opXor:
+		if f := g.orConstant(x, fa); f != nil {
+			return f
+		}
+		if g.ones(fa)&g.ones(fb) == 0 && fa.sym == 0 && fb.sym == 0 {
+			if f, ok := g.add(fa, fb, one); ok {
+				return f
+			}
+		}
+		return g.atom(variable{kind: vOr + vkind(x.op-opOr), w: x.w, args: []argument{g.arg(x.a, false), g.arg(x.b, false)}})
+	case opMulHiU, opMulHiS:
+		if f := g.halfDivision(expr{op: opShrU, w: x.w, a: e, b: g.number(32, 0)}); f != nil {
+			return f
+		}
+		return g.atom(variable{kind: vMulHiU + vkind(x.op-opMulHiU), w: x.w, args: []argument{g.arg(x.a, x.op == opMulHiS), g.arg(x.b, x.op == opMulHiS)}})
+	case opMinU, opMinS, opMaxU, opMaxS:
+		signed := x.op == opMinS || x.op == opMaxS
+		return g.atom(variable{kind: vMinU + vkind(x.op-opMinU), w: x.w, args: []argument{g.arg(x.a, signed), g.arg(x.b, signed)}})
+	case opAbs:
+		return g.atom(variable{kind: vAbs, w: x.w, args: []argument{g.arg(x.a, true)}})
+	case opPopc, opClz:
+		return g.atom(variable{kind: vBits, w: x.w, imm: int64(g.width(x.a)), from: e})
+	case opSelect:
+		return g.choose(e, x, fb, g.linear[x.c])
+	case opPhi:
+		return g.merge(e, x)
+	case opDrift:
+		return g.drift(e, x, fa)
+	case opHalving:
+		return g.atom(variable{kind: vHalf, w: x.w, from: e, args: []argument{g.arg(x.a, x.imm&1 == 1)}})
+	}
+	return nil
+}
+
+// floor is f / m, rounded towards minus infinity: what is a multiple of m is divided, the rest
+// is a variable.
+func (g *graph) floor(f *linear, m int64, w uint8) *linear {
+	whole, rest := g.split(f, m)
+	if g.formBounds(rest).in(bounds{0, m - 1}) && rest.sym == 0 {
+		return g.withChecks(whole, f)
+	}
+	// (k*B + r) / (k*m) = B / m if 0 <= r < k.
+	if small, k := g.reduce(rest, m); k > 1 {
+		rest, m = small, m/k
+	}
+	if m > 1 {
+		rest = g.atom(variable{kind: vFloor, w: w, imm: m, args: []argument{{f: rest}}})
+	}
+	r, ok := g.sum(whole, rest, g.num(1))
+	if !ok {
+		return g.atom(variable{kind: vFloor, w: w, imm: m, args: []argument{{f: f}}})
+	}
+	return g.withChecks(r, f)
+}
+
+// shifted is f, read as a number of w bits, divided by m and rounded towards minus infinity.
+func (g *graph) shifted(f *linear, w uint8, signed bool, m int64) *linear {
+	r := g.read(f, w, signed)
+	if len(r.checks) == len(f.checks) {
+		return g.floor(r, m, w)
+	}
+	q := g.floor(r, m, w)
+	if whole, _ := g.split(f, m); len(whole.terms) > 0 || len(q.terms) == 0 {
+		return q
+	}
+	// Without the check it is still a number of fewer bits.
+	return g.atom(variable{kind: vFloor, w: w, imm: m, args: []argument{{f: f, w: w, signed: signed}}})
+}
+
+// withChecks is r with the checks of f.
+func (g *graph) withChecks(r, f *linear) *linear {
+	n := *r
+	n.checks = union(r.checks, f.checks)
+	return g.form(n)
+}
+
+// mod is f modulo m, not negative.
+func (g *graph) mod(f *linear, m int64, w uint8) *linear {
+	_, rest := g.split(f, m)
+	if g.formBounds(rest).in(bounds{0, m - 1}) && rest.sym == 0 {
+		return g.withChecks(rest, f)
+	}
+	var r *linear
+	if small, k := g.reduce(rest, m); k > 1 {
+		// (k*B + r) % (k*m) = k*(B % m) + r if 0 <= r < k.
+		low, _ := g.sum(rest, small, g.num(-k))
+		r = low
+		if m/k > 1 {
+			a := g.atom(variable{kind: vMod, w: w, imm: m / k, args: []argument{{f: small}}})
+			r, _ = g.sum(low, a, g.num(k))
+		}
+	}
+	if r == nil {
+		r = g.atom(variable{kind: vMod, w: w, imm: m, args: []argument{{f: rest}}})
+	}
+	return g.withChecks(r, f)
+}
+
+// split divides f into m * whole + rest. They are integers, and have no checks: who makes a value of
+// them adds those of f.
+func (g *graph) split(f *linear, m int64) (whole, rest *linear) {
+	var a, b linear
+	a.c, b.c = g.num(0), f.c
+	if c, ok := g.constant(f.c); ok {
+		q := floorDiv(c, m)
+		a.c, b.c = g.num(q), g.num(c-q*m)
+	}
+	for _, t := range f.terms {
+		if k, ok := g.constant(t.coef); ok && k%m == 0 {
+			a.terms = append(a.terms, term{t.v, g.num(k / m)})
+		} else {
+			b.terms = append(b.terms, t)
+		}
+	}
+	b.sym = f.sym
+	return g.form(a), g.form(b)
+}
+
+// reduce finds the largest k that divides m and all coefficients of f; the constant may leave a
+// rest below k.
+func (g *graph) reduce(f *linear, m int64) (*linear, int64) {
+	c, ok := g.constant(f.c)
+	if !ok || f.sym != 0 || len(f.terms) == 0 {
+		return nil, 1
+	}
+	k := m
+	for _, t := range f.terms {
+		x, ok := g.constant(t.coef)
+		if !ok {
+			return nil, 1
+		}
+		k = gcd(k, x)
+	}
+	if k <= 1 {
+		return nil, 1
+	}
+	r := linear{c: g.num(floorDiv(c, k))}
+	for _, t := range f.terms {
+		x, _ := g.constant(t.coef)
+		r.terms = append(r.terms, term{t.v, g.num(x / k)})
+	}
+	return g.form(r), k
+}
+
+func gcd(a, b int64) int64 {
+	if a < 0 {
+		a = -a
+	}
+	if b < 0 {
+		b = -b
+	}
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// plausible reports whether a form looks like an index that is computed from coordinates and loop
+// counters. A program that computes it with 32 bits takes care that it fits.
+func (g *graph) plausible(f *linear) bool {
+	if f.sym != 0 {
+		return false
+	}
+	b := g.bounds[f.c]
+	for _, t := range f.terms {
+		v := g.vars[t.v].bounds
+		if g.vars[t.v].kind == vCounter {
+			v.hi = 1 << 20
+		}
+		b = b.plus(v.product(g.bounds[t.coef]))
+	}
+	return b.lo >= 0 && b.hi < 1<<46
+}
+
+// divide is the form of a division or its remainder.
+func (g *graph) divide(x expr) *linear {
+	signed := x.op == opDivS || x.op == opRemS
+	quot := x.op == opDivU || x.op == opDivS
+	m, ok := g.constant(x.b)
+	if ok && m > 0 && m < far {
+		fa := g.linear[x.a]
+		f := g.read(fa, x.w, signed)
+		whole, _ := g.split(fa, m)
+		// A form that rests on a check gives more, but nothing if the check fails.
+		worth := len(f.checks) == len(fa.checks) || len(whole.terms) > 0 || g.plausible(fa)
+		if worth && (!signed || g.formBounds(f).lo >= 0) {
+			if quot {
+				return g.floor(f, m, x.w)
+			}
+			return g.mod(f, m, x.w)
+		}
+	}
+	kind := vDivU + vkind(x.op-opDivU)
+	return g.atom(variable{kind: kind, w: x.w, args: []argument{g.arg(x.a, signed), g.arg(x.b, signed)}})
+}
+
+// and is the form of x.a & x.b. A mask of adjacent bits is a division and a remainder, which
+// hold modulo 2^w whatever the sign.
+func (g *graph) and(x expr, fa, fb *linear) *linear {
+	if k, ok := g.constant(x.b); ok && fa.sym == 0 {
+		m := unsigned(x.w, k)
+		low := bits.TrailingZeros64(m)
+		high := 64 - bits.LeadingZeros64(m)
+		if m != 0 && m == (uint64(1)<<(high-low)-1)<<low && low < 62 {
+			f := fa
+			if low > 0 {
+				f = g.floor(f, int64(1)<<low, x.w)
+			}
+			if high < int(x.w) && high-low < 62 {
+				f = g.mod(f, int64(1)<<(high-low), x.w)
+			}
+			if r, ok := g.scaled(f, g.num(int64(1)<<low)); ok {
+				return r
+			}
+		}
+	}
+	return g.atom(variable{kind: vAnd, w: x.w, args: []argument{g.arg(x.a, false), g.arg(x.b, false)}})
+}
+
+// orConstant is x | k = x + k - (x & k), and x ^ k = x + k - 2*(x & k), where x & k is easy.
+func (g *graph) orConstant(x expr, fa *linear) *linear {
+	k, ok := g.constant(x.b)
+	if !ok || fa.sym != 0 || g.ones(fa)&unsigned(x.w, k) == 0 {
+		return nil
+	}
+	times := int64(-1)
+	if x.op == opXor {
+		times = -2
+	}
+	f, ok := g.sum(fa, g.uniformForm(g.num(k)), g.num(1))
+	if !ok {
+		return nil
+	}
+	if adjacent(unsigned(x.w, k)) {
+		if f, ok := g.add(f, g.and(expr{op: opAnd, w: x.w, a: x.a, b: x.b}, fa, nil), g.num(times)); ok {
+			return f
+		}
+		return nil
+	}
+	// x & k = x - (x & ^k)
+	if inv := canonical(x.w, ^k); adjacent(unsigned(x.w, inv)) {
+		rest := g.and(expr{op: opAnd, w: x.w, a: x.a, b: g.number(x.w, inv)}, fa, nil)
+		if f, ok = g.sum(f, fa, g.num(times)); !ok {
+			return nil
+		}
+		if f, ok := g.add(f, rest, g.num(-times)); ok {
+			return f
+		}
+	}
+	return nil
+}
+
+// adjacent reports whether the ones of a mask are side by side.
+func adjacent(m uint64) bool {
+	if m == 0 {
+		return false
+	}
+	m >>= bits.TrailingZeros64(m)
+	return m&(m+1) == 0
+}
+
+// ones is the bits of a form that may be 1.
+func (g *graph) ones(f *linear) uint64 {
+	b := g.formBounds(f)
+	if f.sym != 0 || len(f.checks) > 0 && b.lo < 0 {
+		return ^uint64(0)
+	}
+	zeros := g.trailing(f.c)
+	for _, t := range f.terms {
+		zeros = min(zeros, g.trailing(t.coef))
+	}
+	all := ^uint64(0)
+	if b.lo >= 0 && b.hi < far {
+		all = uint64(smear(b.hi))
+	}
+	if zeros >= 64 {
+		return 0
+	}
+	all = all >> zeros << zeros
+	// Where no two terms have a bit in common, nothing is carried.
+	c, ok := g.constant(f.c)
+	if !ok || c < 0 {
+		return all
+	}
+	have := uint64(c)
+	for _, t := range f.terms {
+		k, ok := g.constant(t.coef)
+		vb := g.vars[t.v].bounds
+		if !ok || k < 0 || vb.lo < 0 || vb.hi >= far {
+			return all
+		}
+		top := satMul(k, smear(vb.hi))
+		if top >= far {
+			return all
+		}
+		z := bits.TrailingZeros64(uint64(k))
+		bit := uint64(smear(top)) >> z << z
+		if have&bit != 0 {
+			return all
+		}
+		have |= bit
+	}
+	return all & have
+}
+
+// trailing is how many low bits of a uniform value are surely 0.
+func (g *graph) trailing(e exprID) int {
+	x := g.exprs[e]
+	switch x.op {
+	case opConst:
+		return bits.TrailingZeros64(uint64(x.imm))
+	case opMul:
+		return g.trailing(x.a) + g.trailing(x.b)
+	case opAdd:
+		return min(g.trailing(x.a), g.trailing(x.b))
+	case opSext, opZext:
+		return g.trailing(x.a)
+	}
+	return 0
+}
+
+// choose is the form of a ? b : c.
+func (g *graph) choose(e exprID, x expr, fb, fc *linear) *linear {
+	if d, ok := g.sum(fb, fc, g.num(-1)); ok && len(d.terms) == 0 && d.sym == 0 {
+		if g.uniform[x.a] {
+			c := g.make(opSelect, 64, x.a, d.c, g.num(0))
+			if f, ok := g.sum(g.withChecks(fc, fb), g.uniformForm(c), g.num(1)); ok {
+				return f
+			}
+		}
+		// b = c + d: c + d * flag
+		flag := g.test(x.a)
+		base := g.withChecks(fc, fb)
+		if f, ok := g.sum(base, flag, d.c); ok {
+			return f
+		}
+	}
+	v := variable{kind: vOne, w: x.w, from: e, args: []argument{{f: fb}, {f: fc}}}
+	if g.uniform[x.a] {
+		v.args[0].conds = []fact{{x.a, false}}
+		v.args[1].conds = []fact{{x.a, true}}
+	}
+	return g.atom(v)
+}
+
+// test is the form of a predicate, as 0 or 1.
+func (g *graph) test(e exprID) *linear {
+	x := g.exprs[e]
+	switch x.op {
+	case opLTS, opLES, opLTU, opLEU:
+		if d, ok := g.difference(x.a, x.b, x.op == opLTS || x.op == opLES); ok {
+			return g.atom(variable{kind: vTest, w: 1, imm: -(truth(x.op == opLTS || x.op == opLTU) & 1), from: e, args: []argument{{f: d}}})
+		}
+	}
+	return g.atom(variable{kind: vFlag, w: 1, from: e})
+}
+
+// drift is the form of a value that starts as fa and changes by a bounded step.
+func (g *graph) drift(e exprID, x expr, fa *linear) *linear {
+	d := g.drifts[x.imm]
+	rounds := g.atom(variable{kind: vCounter, w: 64, imm: d.loop})
+	step := g.atom(variable{kind: vBits, w: 64, imm: d.hi - d.lo, from: e})
+	step, ok := g.sum(g.uniformForm(g.num(d.lo)), step, g.num(1))
+	if !ok {
+		return nil
+	}
+	sum := g.atom(variable{kind: vMul, w: 64, args: []argument{{f: rounds}, {f: step}}})
+	if f, ok := g.sum(fa, sum, g.num(1)); ok {
+		return f
+	}
+	return nil
+}
+
+// merge is the form of a value that comes from different ways.
+func (g *graph) merge(e exprID, x expr) *linear {
+	list := g.phis[x.imm].args
+	conds := g.phis[x.imm].conds
+	first := g.linear[list[0]]
+	v := variable{kind: vOne, w: x.w, from: e}
+	same := true
+	for i, a := range list {
+		f := g.linear[a]
+		d, ok := g.sum(f, first, g.num(-1))
+		same = same && ok && len(d.terms) == 0 && d.sym == 0
+		if same {
+			v.args = append(v.args, argument{f: d, conds: conds[i]})
+		}
+	}
+	if !same {
+		v.args = nil
+		for i, a := range list {
+			v.args = append(v.args, argument{f: g.linear[a], conds: conds[i]})
+		}
+		return g.atom(v)
+	}
+	base := first
+	for _, a := range list {
+		base = g.withChecks(base, g.linear[a])
+	}
+	if f, ok := g.sum(base, g.atom(v), g.num(1)); ok {
+		return f
+	}
+	return nil
+}
+
+// uniformBounds is the bounds of a uniform value, as a signed number, in every launch.
+func (g *graph) uniformBounds(e exprID) bounds {
+	x := g.exprs[e]
+	all := signedBounds(x.w)
+	var r bounds
+	switch x.op {
+	case opConst:
+		return bounds{clamp(x.imm), clamp(x.imm)}
+	case opGeometry:
+		switch x.imm {
+		case ntidX, ntidY, ntidZ:
+			return bounds{1, g.maxTid[x.imm-ntidX] + 1}
+		case nctaidY, nctaidZ:
+			return bounds{1, 65535}
+		case dynamicShared:
+			return bounds{0, 1 << 20}
+		}
+		return bounds{1, 1<<31 - 1}
+	case opAdd:
+		r = g.bounds[x.a].plus(g.bounds[x.b])
+	case opSub:
+		r = g.bounds[x.a].minus(g.bounds[x.b])
+	case opMul:
+		r = g.bounds[x.a].product(g.bounds[x.b])
+	case opSext:
+		r = g.bounds[x.a]
+		if g.width(x.a) == 1 {
+			r = bounds{-1, 0}
+		}
+	case opZext:
+		r = unsignedBounds(g.width(x.a))
+		if b := g.bounds[x.a]; g.width(x.a) > 1 && b.lo >= 0 {
+			r = b
+		}
+	case opMinS:
+		r = bounds{min(g.bounds[x.a].lo, g.bounds[x.b].lo), min(g.bounds[x.a].hi, g.bounds[x.b].hi)}
+	case opMaxS:
+		r = bounds{max(g.bounds[x.a].lo, g.bounds[x.b].lo), max(g.bounds[x.a].hi, g.bounds[x.b].hi)}
+	default:
+		return all
+	}
+	if !r.in(all) {
+		return all
+	}
+	return r
+}

@@ -1,0 +1,479 @@
+package footprint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"holdfast/ptx"
+)
+
+// Random kernels are written down twice: as PTX, for Summarise, and as statements of a language of
+// 32-bit registers that the test itself executes, thread by thread. What the threads touch must be in
+// the footprint, and a verdict must agree.
+
+type stmt struct {
+	op      string // an instruction, or "ld", "st", "if" (skips what follows unless a rel b), "loop"
+	d, a, b int    // registers
+	k       uint32
+	isConst bool
+	rel     string
+	body    []stmt
+	while   bool // of loop: tested before the first iteration
+}
+
+const (
+	regTid = iota
+	regTidY
+	regCta
+	regNtid
+	regN // a parameter
+	regM // a parameter that is not 0
+	regFirst
+)
+
+// A generator makes statements. Registers that an inner block defines are not used behind it.
+type generator struct {
+	r     *rand.Rand
+	regs  int
+	known []int
+}
+
+func (g *generator) any() int { return g.known[g.r.IntN(len(g.known))] }
+
+func (g *generator) fresh() int {
+	g.known = append(g.known, g.regs)
+	g.regs++
+	return g.regs - 1
+}
+
+func (g *generator) arith() stmt {
+	ops := []string{"add", "add", "add", "sub", "mul", "shl", "shru", "shrs", "and", "or", "xor", "minu", "mins", "maxu", "maxs", "remu", "divu", "rems", "divs", "sel", "neg", "not", "mulhi"}
+	s := stmt{op: ops[g.r.IntN(len(ops))], a: g.any(), b: g.any()}
+	if g.r.IntN(3) > 0 {
+		s.isConst = true
+		s.k = [...]uint32{1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 0xfffffff0, ^uint32(0)}[g.r.IntN(14)]
+	}
+	switch s.op {
+	case "shl", "shru", "shrs":
+		s.isConst, s.k = true, uint32(1+g.r.IntN(5))
+	case "remu", "divu", "rems", "divs":
+		s.isConst, s.k = true, uint32(1+g.r.IntN(12))
+		if g.r.IntN(4) == 0 {
+			s.isConst, s.b = false, regM
+		}
+	case "mulhi":
+		s.isConst, s.k = true, [...]uint32{715827883, 0xaaaaaaab, 0x55555556, 0xcccccccd}[g.r.IntN(4)]
+	case "sel":
+		s.rel = rels[g.r.IntN(len(rels))]
+		s.isConst = false
+	}
+	s.d = g.fresh()
+	return s
+}
+
+var rels = []string{"lt.u32", "ge.u32", "lt.s32", "ge.s32", "le.s32", "gt.u32", "eq.s32", "ne.s32"}
+
+// block makes statements; what it defines may be used in it only.
+func (g *generator) block(depth int) []stmt {
+	var list []stmt
+	for range 2 + g.r.IntN(5) {
+		list = append(list, g.arith())
+	}
+	for range 1 + g.r.IntN(3) {
+		switch k := g.r.IntN(8); {
+		case k < 3:
+			list = append(list, stmt{op: "ld", a: g.any(), b: g.r.IntN(2)})
+		case k < 6:
+			list = append(list, stmt{op: "st", a: g.any(), b: g.r.IntN(2)})
+		case depth > 0 && k == 6:
+			s := stmt{op: "if", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))]}
+			known := len(g.known)
+			s.body = g.block(depth - 1)
+			g.known = g.known[:known]
+			list = append(list, s)
+		case depth > 0:
+			s := stmt{op: "loop", a: g.any(), b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)), rel: rels[g.r.IntN(3)], while: g.r.IntN(2) == 0}
+			known := len(g.known)
+			s.d = g.fresh()
+			s.body = g.block(depth - 1)
+			g.known = g.known[:known]
+			list = append(list, s)
+		default:
+			list = append(list, g.arith())
+		}
+	}
+	return list
+}
+
+// text writes statements as PTX.
+type text struct {
+	strings.Builder
+	labels int
+}
+
+func (t *text) line(format string, args ...any) { fmt.Fprintf(t, "\t"+format+";\n", args...) }
+
+func (t *text) block(list []stmt) {
+	for i := range list {
+		t.stmt(&list[i])
+	}
+}
+
+func (t *text) stmt(s *stmt) {
+	b := fmt.Sprintf("%%r%d", s.b)
+	if s.isConst {
+		b = fmt.Sprint(int32(s.k))
+	}
+	names := map[string]string{"add": "add.s32", "sub": "sub.s32", "mul": "mul.lo.s32", "shl": "shl.b32", "shru": "shr.u32", "shrs": "shr.s32", "and": "and.b32",
+		"or": "or.b32", "xor": "xor.b32", "minu": "min.u32", "mins": "min.s32", "maxu": "max.u32", "maxs": "max.s32", "remu": "rem.u32", "divu": "div.u32",
+		"rems": "rem.s32", "divs": "div.s32", "mulhi": "mul.hi.u32"}
+	switch s.op {
+	case "neg":
+		t.line("neg.s32 %%r%d, %%r%d", s.d, s.a)
+	case "not":
+		t.line("not.b32 %%r%d, %%r%d", s.d, s.a)
+	case "sel":
+		t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.a, s.b)
+		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", s.d, s.a, s.b)
+	case "ld", "st":
+		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
+		t.line("add.s64 %%rd4, %%rd%d, %%rd3", 1+s.b)
+		if s.op == "ld" {
+			t.line("ld.global.u32 %%r0, [%%rd4]")
+		} else {
+			t.line("st.global.u32 [%%rd4], %%r%d", regN)
+		}
+	case "if":
+		t.labels++
+		l := t.labels
+		t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.a, s.b)
+		t.line("@!%%p1 bra L%d", l)
+		t.block(s.body)
+		fmt.Fprintf(t, "L%d:\n", l)
+	case "loop":
+		t.labels += 2
+		top, end := t.labels-1, t.labels
+		t.line("mov.u32 %%r%d, %%r%d", s.d, s.a)
+		fmt.Fprintf(t, "L%d:\n", top)
+		if s.while {
+			t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.d, s.b)
+			t.line("@!%%p1 bra L%d", end)
+		}
+		t.block(s.body)
+		t.line("add.s32 %%r%d, %%r%d, %d", s.d, s.d, s.k)
+		if s.while {
+			t.line("bra L%d", top)
+		} else {
+			t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.d, s.b)
+			t.line("@%%p1 bra L%d", top)
+		}
+		fmt.Fprintf(t, "L%d:\n", end)
+	default:
+		t.line("%s %%r%d, %%r%d, %s", names[s.op], s.d, s.a, b)
+	}
+}
+
+func kernelText(list []stmt, regs int) string {
+	t := &text{}
+	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m)\n{\n")
+	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<5>;\n", regs+1)
+	t.line("ld.param.u64 %%rd1, [a]")
+	t.line("ld.param.u64 %%rd2, [b]")
+	// %r0 takes what is loaded: register numbers begin at 1 in the text.
+	u := &text{}
+	u.block(list)
+	body := shift(u.String())
+	t.line("ld.param.u32 %%r%d, [n]", regN+1)
+	t.line("ld.param.u32 %%r%d, [m]", regM+1)
+	t.line("mov.u32 %%r%d, %%tid.x", regTid+1)
+	t.line("mov.u32 %%r%d, %%tid.y", regTidY+1)
+	t.line("mov.u32 %%r%d, %%ctaid.x", regCta+1)
+	t.line("mov.u32 %%r%d, %%ntid.x", regNtid+1)
+	t.WriteString(body)
+	t.WriteString("\tret;\n}\n")
+	return t.String()
+}
+
+// shift adds one to the numbers of registers but for the destination of loads.
+func shift(body string) string {
+	lines := strings.Split(body, "\n")
+	for i, l := range lines {
+		load := strings.HasPrefix(l, "\tld.global")
+		var out strings.Builder
+		for j := 0; j < len(l); j++ {
+			if !strings.HasPrefix(l[j:], "%r") || strings.HasPrefix(l[j:], "%rd") {
+				out.WriteByte(l[j])
+				continue
+			}
+			n := 0
+			for j += 2; j < len(l) && l[j] >= '0' && l[j] <= '9'; j++ {
+				n = 10*n + int(l[j]-'0')
+			}
+			j--
+			if !load {
+				n++
+			}
+			fmt.Fprintf(&out, "%%r%d", n)
+		}
+		lines[i] = out.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A run is what the threads of a launch did.
+type run struct {
+	base   [2]uint64
+	reads  map[uint64]bool // bytes read
+	live   map[uint64]bool // bytes read that the thread itself had not written before
+	writes map[uint64]bool
+	steps  int
+}
+
+type lane struct {
+	*run
+	regs []uint32
+	own  map[uint64]bool
+}
+
+const maxSteps = 200_000
+
+func holds(rel string, a, b uint32) bool {
+	signed := strings.HasSuffix(rel, "s32")
+	less := a < b
+	if signed {
+		less = int32(a) < int32(b)
+	}
+	switch rel[:2] {
+	case "lt":
+		return less
+	case "ge":
+		return !less
+	case "le":
+		return less || a == b
+	case "gt":
+		return !less && a != b
+	case "eq":
+		return a == b
+	}
+	return a != b
+}
+
+// do executes statements; false if it takes too long.
+func (x *lane) do(list []stmt) bool {
+	for i := range list {
+		s := &list[i]
+		if x.steps++; x.steps > maxSteps {
+			return false
+		}
+		a := x.regs[s.a]
+		b := s.k
+		if !s.isConst {
+			b = x.regs[s.b]
+		}
+		switch s.op {
+		case "ld", "st":
+			at := x.base[s.b] + uint64(int64(int32(a))*4)
+			for k := range uint64(4) {
+				if s.op == "st" {
+					x.writes[at+k], x.own[at+k] = true, true
+				} else {
+					x.reads[at+k] = true
+					if !x.own[at+k] {
+						x.live[at+k] = true
+					}
+				}
+			}
+		case "if":
+			if holds(s.rel, a, b) && !x.do(s.body) {
+				return false
+			}
+		case "loop":
+			x.regs[s.d] = a
+			for first := true; ; first = false {
+				b := x.regs[s.b]
+				if (s.while || !first) && !holds(s.rel, x.regs[s.d], b) {
+					break
+				}
+				if !x.do(s.body) {
+					return false
+				}
+				x.regs[s.d] += s.k
+				if x.steps++; x.steps > maxSteps {
+					return false
+				}
+			}
+		default:
+			x.regs[s.d] = calculate(s, a, b)
+		}
+	}
+	return true
+}
+
+func calculate(s *stmt, a, b uint32) uint32 {
+	pick := func(first bool) uint32 {
+		if first {
+			return a
+		}
+		return b
+	}
+	switch s.op {
+	case "add":
+		return a + b
+	case "sub":
+		return a - b
+	case "mul":
+		return a * b
+	case "shl":
+		return a << b
+	case "shru":
+		return a >> b
+	case "shrs":
+		return uint32(int32(a) >> b)
+	case "and":
+		return a & b
+	case "or":
+		return a | b
+	case "xor":
+		return a ^ b
+	case "minu":
+		return pick(a < b)
+	case "mins":
+		return pick(int32(a) < int32(b))
+	case "maxu":
+		return pick(a > b)
+	case "maxs":
+		return pick(int32(a) > int32(b))
+	case "remu":
+		return a % b
+	case "divu":
+		return a / b
+	case "rems":
+		return uint32(int32(a) % int32(b))
+	case "divs":
+		return uint32(int32(a) / int32(b))
+	case "mulhi":
+		return uint32(uint64(a) * uint64(b) >> 32)
+	case "neg":
+		return -a
+	case "not":
+		return ^a
+	}
+	return pick(holds(s.rel, a, b)) // sel
+}
+
+func TestRandomKernels(t *testing.T) {
+	n := 1500
+	if testing.Short() {
+		n = 300
+	}
+	counts := map[Verdict]int{}
+	bounded := 0
+	var in Instance
+	for seed := range uint64(n) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
+		list := g.block(2)
+		src := kernelText(list, g.regs)
+		m, err := ptx.Parse("random.ptx", []byte(src))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, src)
+		}
+		sums, err := Summarise(m)
+		if err != nil || len(sums) != 1 {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for range 4 {
+			l, x := randomLaunch(r, list, g.regs)
+			if x == nil {
+				continue
+			}
+			sums[0].Evaluate(l, &in)
+			counts[in.Verdict]++
+			if !in.ReadsUnknown && !in.WritesUnknown {
+				bounded++
+			}
+			if bad := disagrees(&in, x); bad != "" {
+				var why strings.Builder
+				sums[0].Explain(l, &why)
+				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src, why.String())
+			}
+		}
+	}
+	t.Logf("%v, %d with all bounds", counts, bounded)
+	if counts[Idempotent] < n/4 || counts[NotIdempotent] < n/16 || bounded < n {
+		t.Errorf("%v, %d with all bounds: the test has become weak", counts, bounded)
+	}
+}
+
+func randomLaunch(r *rand.Rand, list []stmt, regs int) (*Launch, *run) {
+	l := &Launch{Grid: [3]uint32{1 + r.Uint32N(3), 1, 1}, Block: [3]uint32{1 + r.Uint32N(9), 1 + r.Uint32N(2), 1}}
+	n, m := r.Uint32N(40), 1+r.Uint32N(9)
+	if r.IntN(8) == 0 {
+		n = r.Uint32()
+	}
+	base := [2]uint64{1 << 40, 1 << 40}
+	switch r.IntN(3) {
+	case 0:
+		base[1] += uint64(r.IntN(64)) * 4
+	case 1:
+		base[1] += 1 << 36
+	}
+	for _, v := range base {
+		l.Params = appendUint(l.Params, v, 8)
+	}
+	l.Params = appendUint(appendUint(l.Params, uint64(n), 4), uint64(m), 4)
+	x := &run{base: base, reads: map[uint64]bool{}, live: map[uint64]bool{}, writes: map[uint64]bool{}}
+	for cta := range l.Grid[0] {
+		for ty := range l.Block[1] {
+			for tx := range l.Block[0] {
+				ln := &lane{x, make([]uint32, regs), map[uint64]bool{}}
+				copy(ln.regs, []uint32{tx, ty, cta, l.Block[0], n, m})
+				if !ln.do(list) {
+					return nil, nil
+				}
+			}
+		}
+	}
+	return l, x
+}
+
+func appendUint(b []byte, v uint64, n int) []byte {
+	for i := range n {
+		b = append(b, byte(v>>(8*i)))
+	}
+	return b
+}
+
+// disagrees says what is wrong with an instance.
+func disagrees(in *Instance, x *run) string {
+	for a := range x.reads {
+		if !in.ReadsUnknown && !inside(in.Reads, a) {
+			return fmt.Sprintf("reads %#x, which is not foreseen", a)
+		}
+	}
+	clash := false
+	for a := range x.writes {
+		if !in.WritesUnknown && !inside(in.Writes, a) {
+			return fmt.Sprintf("writes %#x, which is not foreseen", a)
+		}
+		clash = clash || x.live[a]
+	}
+	if clash && in.Verdict == Idempotent || !clash && in.Verdict == NotIdempotent {
+		return fmt.Sprintf("is %v", in.Verdict)
+	}
+	if in.Verdict == NotIdempotent && !(x.live[in.Witness.Byte] && x.writes[in.Witness.Byte]) {
+		return fmt.Sprintf("byte %#x is no witness", in.Witness.Byte)
+	}
+	return ""
+}
+
+func inside(list []Range, a uint64) bool {
+	for _, r := range list {
+		if r.Lo <= a && a < r.Hi {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,126 @@
+package keeper
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func serve(t *testing.T) (socket string, ended chan error) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), Socket)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- Serve(l) }()
+	return socket, ended
+}
+
+func memfd(t *testing.T, text string) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), text)
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestDescriptorsOutliveTheirWriter(t *testing.T) {
+	socket, ended := serve(t)
+	first, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[uint64]*os.File{}
+	for i := range uint64(3*maxFDs + 1) {
+		files[i+1] = memfd(t, fmt.Sprintf("memory %d", i+1))
+	}
+	if err := first.Put("p", map[string]int{"pid": 7}, files); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	// A second client stands by so that the keeper sees no moment without either.
+	second, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An entry without a commit vanishes with its writer.
+	half := memfd(t, "half")
+	send(first.c, message{Op: "put", Key: "half"}, nil)
+	send(first.c, message{Op: "fds", Key: "half", IDs: []uint64{1}}, []int{int(half.Fd())})
+	first.Close()
+
+	keys, err := second.List()
+	if err != nil || len(keys) != 1 || keys[0] != "p" {
+		t.Fatalf("List = %v, %v; want [p]", keys, err)
+	}
+	e, err := second.Get("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec map[string]int
+	if err := json.Unmarshal(e.Record, &rec); err != nil || rec["pid"] != 7 {
+		t.Fatalf("record %s: %v", e.Record, err)
+	}
+	if len(e.Files) != len(files) {
+		t.Fatalf("%d descriptors, want %d", len(e.Files), len(files))
+	}
+	for id, f := range e.Files {
+		want := fmt.Sprintf("memory %d", id)
+		got := make([]byte, len(want))
+		if _, err := f.ReadAt(got, 0); err != nil || string(got) != want {
+			t.Fatalf("descriptor %d holds %q (%v), want %q", id, got, err, want)
+		}
+	}
+	e.Close()
+	if err := second.Delete("p"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Get("p"); err == nil {
+		t.Fatal("Get after Delete succeeds")
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the keeper ended (%v) with a client connected", err)
+	default:
+	}
+	second.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPutReplaces(t *testing.T) {
+	socket, _ := serve(t)
+	k, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	for _, text := range []string{"old", "new"} {
+		if err := k.Put("p", text, map[uint64]*os.File{1: memfd(t, text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := k.Get("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if string(e.Record) != `"new"` || len(e.Files) != 1 {
+		t.Fatalf("got %s and %d descriptors", e.Record, len(e.Files))
+	}
+}

@@ -1,0 +1,665 @@
+// Package process is one held program as the daemon sees it: the memory it was
+// given, the conversation with its shim, frozen or not.
+//
+// A [Program] outlives its conversations: over RELEASE the shim closes the socket and comes
+// back with a new one, and after a daemon's death with yet another. Everything
+// that concerns what is held (allocations, caveats) is kept here; what a
+// conversation needs is in its session.
+//
+// Lock order: Program.op (one operation at a time, held across many calls),
+// then Program.mu (fields, never held over a send, a receive or a wait).
+//
+// It must not import snapshot, image or checkpoint: they use it.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sort"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/wire"
+)
+
+// SignalWake is SIGRTMAX-1, which wakes a released program's control thread.
+const SignalWake = unix.Signal(64 - wire.SignalOffset)
+
+// ErrGone is wrapped by every error of a program that has ended or closed its conversation.
+var ErrGone = errors.New("the program is gone")
+
+// An Alloc is physical device memory of a program. File is the descriptor that the
+// program exported; it is what keeps the memory alive here.
+type Alloc struct {
+	ID     uint64
+	VA     uint64
+	Size   uint64 // bytes
+	Device uint32 // ordinal in Identity.Devices
+	Kind   uint32 // wire.KindLinear …
+	Used   uint64 // bytes
+	File   *os.File
+}
+
+// Identity is what does not change while a program lives.
+type Identity struct {
+	PID        int
+	StartTime  uint64 // clock ticks since boot: with PID it names one process
+	ControlTID int
+	GPU        uint32 // wire.GPUNative or wire.GPUSoft
+	Driver     int
+	Name       string
+	Exe        string
+	Command    []string
+	Devices    [][16]byte // UUIDs in the program's order
+	Token      [16]byte   // of this program, over all its conversations and restores
+}
+
+// A Program is one held program.
+type Program struct {
+	id    Identity // its StartTime changes with a restore: under mu
+	log   *slog.Logger
+	since time.Time // when it was first held
+
+	op sync.Mutex
+
+	mu      sync.Mutex
+	s       *session
+	arrived chan struct{} // closed when the next session attaches; replaced then
+	ended   chan struct{} // closed when the program is known to be gone
+	allocs  map[uint64]*Alloc
+	caveats map[caveatKey]wire.Caveat
+	last    wire.Counters // of the last shared page, once it is unmapped
+	base    wire.Counters // launches counted before the page now mapped
+	state   string
+	image   string // directory of the last image
+	bye     bool   // it ends by itself
+}
+
+type caveatKey struct {
+	code    uint32
+	subject uint64
+}
+
+type session struct {
+	conn    *wire.Conn
+	page    *wire.Page
+	resume  bool // the program has come back without its memory, and waits for it
+	seq     uint64
+	replies map[uint64]chan wire.Message
+	adopted chan struct{} // closed by ADOPTED
+	done    chan struct{} // closed when the conversation is over
+	isDone  bool
+}
+
+// New makes the record of a program that has just said hello, or of one about to be restored.
+func New(id Identity, state string, log *slog.Logger) *Program {
+	return &Program{
+		id: id, log: log.With("pid", id.PID, "name", id.Name), since: time.Now(), state: state,
+		arrived: make(chan struct{}), ended: make(chan struct{}),
+		allocs: map[uint64]*Alloc{}, caveats: map[caveatKey]wire.Caveat{},
+	}
+}
+
+// Identity returns who the program is.
+func (p *Program) Identity() Identity {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id
+}
+
+// Restored records that the program lives in a new process, of the same number: that one started at another time.
+func (p *Program) Restored() error {
+	start, err := StartTime(p.id.PID)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", p.id.PID, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.id.StartTime = start
+	return nil
+}
+
+// Since returns when the program was first held by this daemon.
+func (p *Program) Since() time.Time { return p.since }
+
+// Log returns the program's logger.
+func (p *Program) Log() *slog.Logger { return p.log }
+
+// TryLock starts an operation; it reports false while another one is under way.
+func (p *Program) TryLock() bool { return p.op.TryLock() }
+
+// Unlock ends the operation.
+func (p *Program) Unlock() { p.op.Unlock() }
+
+// State returns what the program is doing, one of the api's state words.
+func (p *Program) State() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// SetState sets what State says.
+func (p *Program) SetState(s string) {
+	p.mu.Lock()
+	p.state = s
+	p.mu.Unlock()
+}
+
+// Image returns the directory of the last image of the program, or "".
+func (p *Program) Image() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.image
+}
+
+// SetImage records the directory of the last image.
+func (p *Program) SetImage(dir string) {
+	p.mu.Lock()
+	p.image = dir
+	p.mu.Unlock()
+}
+
+// Allocs lists the memory held, by ascending ID. The Alloc values are shared: read only.
+func (p *Program) Allocs() []*Alloc {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]*Alloc, 0, len(p.allocs))
+	for _, a := range p.allocs {
+		list = append(list, a)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
+	return list
+}
+
+// Resident returns the bytes of device memory held and the number of allocations.
+func (p *Program) Resident() (bytes uint64, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.allocs {
+		bytes += a.Size
+	}
+	return bytes, len(p.allocs)
+}
+
+// Caveats lists what of the program cannot be held, in a stable order.
+func (p *Program) Caveats() []wire.Caveat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]wire.Caveat, 0, len(p.caveats))
+	for _, c := range p.caveats {
+		list = append(list, c)
+	}
+	sort.Slice(list, func(i, j int) bool {
+		if list[i].Code != list[j].Code {
+			return list[i].Code < list[j].Code
+		}
+		return list[i].Subject < list[j].Subject
+	})
+	return list
+}
+
+// Counters returns what the program has counted since it was first held.
+func (p *Program) Counters() wire.Counters {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.last
+	if p.s != nil && p.s.page != nil {
+		c = p.s.page.Read()
+		c.Launches += p.base.Launches
+		c.Graphs += p.base.Graphs
+		c.Copies += p.base.Copies
+	}
+	return c
+}
+
+// Adopt gives the record memory that it did not hear of from the program: at a
+// restore, from an image or from what the keeper kept.
+func (p *Program) Adopt(allocs []*Alloc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range allocs {
+		p.allocs[a.ID] = a
+	}
+}
+
+// CloseFiles lets go of the memory but remembers what there was.
+func (p *Program) CloseFiles() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, a := range p.allocs {
+		if a.File != nil {
+			a.File.Close()
+			b := *a
+			b.File = nil
+			p.allocs[id] = &b
+		}
+	}
+}
+
+// SetFile gives an allocation memory again.
+func (p *Program) SetFile(id uint64, f *os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := *p.allocs[id]
+	a.File = f
+	p.allocs[id] = &a
+}
+
+// Take gives all memory away to the caller.
+func (p *Program) Take() []*Alloc {
+	list := p.Allocs()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.allocs)
+	return list
+}
+
+// Drop closes the descriptors of all memory: unless the program still maps it, the memory is free.
+func (p *Program) Drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, a := range p.allocs {
+		if a.File != nil {
+			a.File.Close()
+		}
+		delete(p.allocs, id)
+	}
+}
+
+// SaidBye reports whether the program has said that it ends by itself.
+func (p *Program) SaidBye() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bye
+}
+
+// Conversing reports whether the program's shim is connected.
+func (p *Program) Conversing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s != nil
+}
+
+// Ended is closed when the program has ended.
+func (p *Program) Ended() <-chan struct{} { return p.ended }
+
+// MarkEnded says that the program is known to have ended.
+func (p *Program) MarkEnded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.ended:
+	default:
+		close(p.ended)
+	}
+}
+
+// Attach starts a conversation whose HELLO has been read, and answers it.
+// pageFD is closed. The caller then runs Serve.
+func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
+	page, err := wire.MapPage(pageFD)
+	unix.Close(pageFD)
+	if err != nil {
+		return err
+	}
+	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, replies: map[uint64]chan wire.Message{},
+		adopted: make(chan struct{}), done: make(chan struct{})}
+	p.mu.Lock()
+	if p.s != nil {
+		p.mu.Unlock()
+		page.Close()
+		return fmt.Errorf("process %d already has a conversation", p.id.PID)
+	}
+	if h.Flags&wire.HelloReadopt != 0 {
+		p.closeAllocsLocked() // told anew, with fresh descriptors
+	}
+	p.s = s
+	p.mu.Unlock()
+	if err := conn.Send(0, &wire.Welcome{Proto: wire.Version, Token: p.id.Token}); err != nil {
+		p.finish(s)
+		return err
+	}
+	p.mu.Lock()
+	close(p.arrived)
+	p.arrived = make(chan struct{})
+	p.mu.Unlock()
+	return nil
+}
+
+func (p *Program) closeAllocsLocked() {
+	for id, a := range p.allocs {
+		if a.File != nil {
+			a.File.Close()
+		}
+		delete(p.allocs, id)
+	}
+}
+
+// Serve reads the current conversation until it ends. It returns nil at its end. room frees
+// device memory that is only kept, for a program that has found none, and returns the bytes.
+func (p *Program) Serve(room func(*Program, *wire.Room) uint64) error {
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	defer p.finish(s)
+	for {
+		seq, m, fds, err := s.conn.Recv()
+		if err != nil {
+			if isEOF(err) {
+				return nil
+			}
+			return err
+		}
+		if m, ok := m.(*wire.Room); ok && len(fds) == 0 {
+			if err := s.conn.Send(0, &wire.RoomMade{ID: m.ID, Bytes: room(p, m)}); err != nil && !isEOF(err) {
+				return err
+			}
+			continue
+		}
+		if err := p.receive(s, seq, m, fds); err != nil {
+			wire.CloseAll(fds)
+			return err
+		}
+	}
+}
+
+func (p *Program) finish(s *session) {
+	s.conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.isDone {
+		return
+	}
+	s.isDone = true
+	c := s.page.Read()
+	c.Launches += p.base.Launches
+	c.Graphs += p.base.Graphs
+	c.Copies += p.base.Copies
+	c.Bytes, c.Allocations = p.last.Bytes, p.last.Allocations
+	p.last, p.base = c, c
+	s.page.Close()
+	s.page = nil
+	if p.s == s {
+		p.s = nil
+	}
+	close(s.done)
+}
+
+// receive takes one message. On error the conversation ends and fds are closed by the caller.
+func (p *Program) receive(s *session, seq uint64, m wire.Message, fds []int) error {
+	want := 0
+	switch m := m.(type) {
+	case *wire.Alloc:
+		want = 1
+		if len(fds) != 1 {
+			return fmt.Errorf("ALLOC %d: %d descriptors, want 1", m.ID, len(fds))
+		}
+		return p.alloc(m, fds[0])
+	case *wire.Module:
+		wire.CloseAll(fds) // the image is not needed here
+		return nil
+	}
+	if len(fds) != want {
+		return fmt.Errorf("message %v: %d descriptors, want %d", m.Type(), len(fds), want)
+	}
+	switch m := m.(type) {
+	case *wire.Free:
+		p.mu.Lock()
+		if a := p.allocs[m.ID]; a != nil {
+			a.File.Close()
+			delete(p.allocs, m.ID)
+		}
+		p.mu.Unlock()
+	case *wire.Caveat:
+		p.mu.Lock()
+		k := caveatKey{m.Code, m.Subject}
+		if m.Count == 0 {
+			delete(p.caveats, k)
+		} else if len(p.caveats) < maxCaveats {
+			p.caveats[k] = *m
+		}
+		p.mu.Unlock()
+	case *wire.Adopted:
+		p.mu.Lock()
+		select {
+		case <-s.adopted:
+		default:
+			close(s.adopted)
+		}
+		p.mu.Unlock()
+	case *wire.Bye:
+		p.mu.Lock()
+		p.bye = true
+		p.mu.Unlock()
+	case *wire.Mapping, *wire.Context:
+	case *wire.Frozen, *wire.Thawed, *wire.Released, *wire.Mapped, *wire.Failed, *wire.Done:
+		p.mu.Lock()
+		ch := s.replies[seq]
+		delete(s.replies, seq)
+		p.mu.Unlock()
+		if ch == nil {
+			if f, ok := m.(*wire.Failed); ok {
+				p.log.Warn("the program reports a failure", "text", f.Text)
+				return nil
+			}
+			return fmt.Errorf("reply %v to no command (seq %d)", m.Type(), seq)
+		}
+		ch <- m
+	default:
+		return fmt.Errorf("message %v is not for the daemon", m.Type())
+	}
+	return nil
+}
+
+const (
+	maxAllocs  = 1 << 20
+	maxCaveats = 4096
+)
+
+func (p *Program) alloc(m *wire.Alloc, fd int) error {
+	if m.ID == 0 || m.Size == 0 || m.Size > 1<<46 || int(m.Device) >= len(p.id.Devices) {
+		return fmt.Errorf("ALLOC %d: %d bytes on device %d of %d", m.ID, m.Size, m.Device, len(p.id.Devices))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.allocs[m.ID] != nil {
+		return fmt.Errorf("ALLOC %d: announced twice", m.ID)
+	}
+	if len(p.allocs) >= maxAllocs {
+		return fmt.Errorf("ALLOC %d: more than %d allocations", m.ID, maxAllocs)
+	}
+	p.allocs[m.ID] = &Alloc{ID: m.ID, VA: m.VA, Size: m.Size, Device: m.Device, Kind: m.Kind, Used: m.Used,
+		File: os.NewFile(uintptr(fd), fmt.Sprintf("device memory %d of process %d", m.ID, p.id.PID))}
+	return nil
+}
+
+// call sends a command, with copies of fds, and waits for its reply.
+func (p *Program) call(ctx context.Context, m wire.Message, fds ...int) (wire.Message, error) {
+	p.mu.Lock()
+	s := p.s
+	if s == nil {
+		p.mu.Unlock()
+		return nil, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	}
+	s.seq++
+	seq := s.seq
+	ch := make(chan wire.Message, 1)
+	s.replies[seq] = ch
+	p.mu.Unlock()
+	if err := s.conn.Send(seq, m, fds...); err != nil {
+		return nil, fmt.Errorf("process %d: %w: %v", p.id.PID, ErrGone, err)
+	}
+	select {
+	case r := <-ch:
+		if f, ok := r.(*wire.Failed); ok {
+			return nil, &Refusal{PID: p.id.PID, Command: m.Type(), Failed: *f}
+		}
+		return r, nil
+	case <-s.done:
+		select {
+		case r := <-ch: // the reply came just before the end
+			return r, nil
+		default:
+		}
+		return nil, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("process %d does not answer: %w", p.id.PID, ctx.Err())
+	}
+}
+
+// A Refusal is a command that the program could not carry out. It runs on as before.
+type Refusal struct {
+	PID     int
+	Command wire.Type
+	Failed  wire.Failed
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r.Failed.Text) }
+
+// Freeze closes the gate, waits for the calls inside and synchronises the
+// program's contexts. A program that cannot be frozen within timeout runs on.
+func (p *Program) Freeze(ctx context.Context, timeout time.Duration) (wire.Frozen, error) {
+	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds())})
+	if err != nil {
+		return wire.Frozen{}, err
+	}
+	f, ok := r.(*wire.Frozen)
+	if !ok {
+		return wire.Frozen{}, fmt.Errorf("process %d answered FREEZE with %v", p.id.PID, r.Type())
+	}
+	return *f, nil
+}
+
+// Thaw opens the gate; flags are wire.Thaw….
+func (p *Program) Thaw(ctx context.Context, flags uint32) error {
+	_, err := p.call(ctx, &wire.Thaw{Flags: flags})
+	return err
+}
+
+// Release makes a frozen program let go of all its memory and of the conversation.
+func (p *Program) Release(ctx context.Context) (wire.Released, error) {
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	r, err := p.call(ctx, &wire.Release{})
+	if err != nil {
+		return wire.Released{}, err
+	}
+	rel, ok := r.(*wire.Released)
+	if !ok {
+		return wire.Released{}, fmt.Errorf("process %d answered RELEASE with %v", p.id.PID, r.Type())
+	}
+	select {
+	case <-s.done:
+		return *rel, nil
+	case <-ctx.Done():
+		return *rel, fmt.Errorf("process %d keeps its conversation open: %w", p.id.PID, ctx.Err())
+	}
+}
+
+// Wake makes a released program come back: it sends the signal that its control
+// thread waits for, and waits for the conversation.
+func (p *Program) Wake(ctx context.Context) error {
+	p.mu.Lock()
+	arrived, have := p.arrived, p.s != nil
+	p.mu.Unlock()
+	if have {
+		return nil
+	}
+	if err := unix.Tgkill(p.id.PID, p.id.ControlTID, SignalWake); err != nil {
+		if errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+		}
+		return fmt.Errorf("wake thread %d of process %d: %w", p.id.ControlTID, p.id.PID, err)
+	}
+	// A program that is killed before it has said hello has no conversation whose end would tell.
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-arrived:
+			return nil
+		case <-p.ended:
+			return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+		case <-ctx.Done():
+			return fmt.Errorf("process %d does not come back: %w", p.id.PID, ctx.Err())
+		case <-look.C:
+			if !Alive(p.id.PID, 0) {
+				return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+			}
+		}
+	}
+}
+
+// NeedsMemory reports whether the program has come back from a RELEASE and was not given its memory yet.
+func (p *Program) NeedsMemory() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s != nil && p.s.resume
+}
+
+// Remap gives all memory back to a program that Wake has brought back. The gate stays closed.
+func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
+	list := p.Allocs()
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	if s == nil {
+		return wire.Mapped{}, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	}
+	for _, a := range list {
+		m := &wire.Map{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}
+		if err := s.conn.Send(0, m, int(a.File.Fd())); err != nil {
+			return wire.Mapped{}, fmt.Errorf("give back %d bytes at %#x: %w", a.Size, a.VA, err)
+		}
+	}
+	r, err := p.call(ctx, &wire.MapEnd{Count: uint64(len(list))})
+	if err != nil {
+		return wire.Mapped{}, err
+	}
+	m, ok := r.(*wire.Mapped)
+	if !ok {
+		return wire.Mapped{}, fmt.Errorf("process %d answered MAPEND with %v", p.id.PID, r.Type())
+	}
+	p.mu.Lock()
+	s.resume = false
+	p.mu.Unlock()
+	return *m, nil
+}
+
+// Detach ends the conversation for good: the program runs on unheld.
+func (p *Program) Detach() {
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	if s != nil {
+		s.conn.Send(0, &wire.Quit{}) // best effort: a program that is gone needs no leave
+		s.conn.Close()
+	}
+}
+
+// WaitAdopted waits until the program has announced everything it had when the conversation began.
+func (p *Program) WaitAdopted(ctx context.Context) error {
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	}
+	select {
+	case <-s.adopted:
+		return nil
+	case <-s.done:
+		return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	case <-ctx.Done():
+		return fmt.Errorf("process %d does not tell its memory: %w", p.id.PID, ctx.Err())
+	}
+}

@@ -1,0 +1,228 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/wire"
+)
+
+// shim is the other end of a conversation, played by the test.
+type shim struct {
+	t *testing.T
+	c *wire.Conn
+}
+
+func (s shim) send(seq uint64, m wire.Message, fds ...int) {
+	s.t.Helper()
+	if err := s.c.Send(seq, m, fds...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s shim) expect(want wire.Type) uint64 {
+	s.t.Helper()
+	seq, m, fds, err := s.c.Recv()
+	wire.CloseAll(fds)
+	if err != nil || m.Type() != want {
+		s.t.Fatalf("received %v, %v; want message %v", m, err, want)
+	}
+	return seq
+}
+
+func memfd(t *testing.T, size int64, magic bool) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if magic {
+		unix.Pwrite(fd, []byte{byte(wire.PageMagic & 0xff), byte(wire.PageMagic >> 8 & 0xff), byte(wire.PageMagic >> 16 & 0xff), byte(wire.PageMagic >> 24)}, 0)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func newProgram() *Program {
+	return New(Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}, "running", slog.New(slog.DiscardHandler))
+}
+
+// talk begins a conversation of p; served gets the result of Serve.
+func talk(t *testing.T, p *Program, flags uint32) (s shim, served chan error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := wire.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := wire.Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	var u *net.UnixConn
+	if u, err = l.AcceptUnix(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.FcntlInt(uintptr(memfd(t, wire.PageSize, true)), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Attach(wire.NewConn(u), &wire.Hello{Flags: flags}, page); err != nil {
+		t.Fatal(err)
+	}
+	s = shim{t, c}
+	s.expect(wire.TypeWelcome)
+	served = make(chan error, 1)
+	go func() { served <- p.Serve(func(*Program, *wire.Room) uint64 { return 0 }) }()
+	return s, served
+}
+
+func TestReleaseAndReturn(t *testing.T) {
+	p := newProgram()
+	s, served := talk(t, p, 0)
+	s.send(0, &wire.Alloc{ID: 7, VA: 1 << 36, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Adopted{Allocations: 1})
+	if err := p.WaitAdopted(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if bytes, n := p.Resident(); bytes != 2<<20 || n != 1 {
+		t.Fatalf("%d bytes in %d allocations", bytes, n)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := p.Freeze(t.Context(), time.Second); done <- err }()
+	s.send(s.expect(wire.TypeFreeze), &wire.Frozen{})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, err := p.Release(t.Context()); done <- err }()
+	s.send(s.expect(wire.TypeRelease), &wire.Released{Count: 1})
+	select {
+	case err := <-done:
+		t.Fatalf("Release returned (%v) before the program had closed everything", err)
+	default:
+	}
+	s.c.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	if p.Conversing() || p.NeedsMemory() {
+		t.Fatal("a released program has a conversation")
+	}
+	s, _ = talk(t, p, wire.HelloResume)
+	if !p.NeedsMemory() {
+		t.Fatal("a program that came back from a release needs no memory")
+	}
+	go func() { _, err := p.Remap(t.Context()); done <- err }()
+	s.expect(wire.TypeMap)
+	s.send(s.expect(wire.TypeMapEnd), &wire.Mapped{Count: 1})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if p.NeedsMemory() {
+		t.Fatal("it has its memory and needs it")
+	}
+}
+
+func TestReadoptTellsAnew(t *testing.T) {
+	p := newProgram()
+	s, served := talk(t, p, 0)
+	s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Adopted{})
+	if err := p.WaitAdopted(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.c.Close()
+	<-served
+	talk(t, p, wire.HelloReadopt)
+	if _, n := p.Resident(); n != 0 {
+		t.Fatalf("%d allocations before the program has told any", n)
+	}
+	if p.NeedsMemory() {
+		t.Fatal("a program that was never released needs memory")
+	}
+}
+
+func TestRefusalAndEnd(t *testing.T) {
+	p := newProgram()
+	s, _ := talk(t, p, 0)
+	done := make(chan error, 1)
+	go func() { _, err := p.Freeze(t.Context(), time.Second); done <- err }()
+	s.send(s.expect(wire.TypeFreeze), &wire.Failed{Code: wire.FailedCapture, Text: "a stream capture stayed open"})
+	var r *Refusal
+	if err := <-done; !errors.As(err, &r) || r.Failed.Code != wire.FailedCapture {
+		t.Fatalf("Freeze = %v, want the refusal", err)
+	}
+	go func() { done <- p.Thaw(t.Context(), 0) }()
+	s.expect(wire.TypeThaw)
+	s.c.Close()
+	if err := <-done; !errors.Is(err, ErrGone) {
+		t.Fatalf("Thaw of a program that hangs up = %v, want ErrGone", err)
+	}
+}
+
+// What does not belong into a conversation ends it, and its descriptors are not kept.
+func TestHostilePrograms(t *testing.T) {
+	for name, send := range map[string]func(s shim){
+		"no descriptor":    func(s shim) { s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}) },
+		"no such device":   func(s shim) { s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20, Device: 9}, memfd(t, 1, false)) },
+		"no id":            func(s shim) { s.send(0, &wire.Alloc{Size: 2 << 20}, memfd(t, 1, false)) },
+		"unasked reply":    func(s shim) { s.send(5, &wire.Mapped{}) },
+		"daemon's message": func(s shim) { s.send(0, &wire.Thaw{}) },
+		"told twice": func(s shim) {
+			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1, false))
+			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1, false))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram()
+			s, served := talk(t, p, 0)
+			send(s)
+			if err := <-served; err == nil {
+				t.Fatal("the conversation ended as if nothing were wrong")
+			}
+		})
+	}
+}
+
+func TestWakeOfTheDead(t *testing.T) {
+	p := New(Identity{PID: 1 << 22, ControlTID: 1 << 22}, "running", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := p.Wake(ctx); !errors.Is(err, ErrGone) {
+		t.Fatalf("Wake = %v, want ErrGone", err)
+	}
+}
+
+// TestWakeOfTheDying: a program that ends between the signal and its first word is not waited for.
+func TestWakeOfTheDying(t *testing.T) {
+	cmd := exec.Command("sleep", "1000") // which the signal ends
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	p := New(Identity{PID: cmd.Process.Pid, ControlTID: cmd.Process.Pid}, "restoring", slog.New(slog.DiscardHandler))
+	if err := p.Wake(t.Context()); !errors.Is(err, ErrGone) {
+		t.Fatalf("Wake = %v, want ErrGone", err)
+	}
+}

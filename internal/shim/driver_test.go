@@ -1,0 +1,152 @@
+package shim
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"holdfast/internal/softgpu/device"
+	"holdfast/internal/wire"
+)
+
+// driverEnv names the directory of the libcuda.so.1 that TestDriver runs on; unset: the stub and a software GPU.
+const driverEnv = "HOLDFAST_TEST_LIBCUDA"
+
+// driver gives the environment of programs that use a whole driver, and whether that is the software GPU.
+func driver(t *testing.T) (env []string, soft bool) {
+	t.Helper()
+	if dir := os.Getenv(driverEnv); dir != "" {
+		return []string{"LD_LIBRARY_PATH=" + dir}, false
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command(filepath.Join("..", "..", "shim", "build-stub.sh"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	socket := filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1, Deterministic: true}); err != nil || ctx.Err() == nil {
+			t.Errorf("the software GPU ended: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return []string{"LD_LIBRARY_PATH=" + dir, "HOLDFAST_SOFTGPU_SOCKET=" + socket}, true
+}
+
+// TestDriver runs a program with real kernels through freezing, letting go, coming back and the death of the daemon.
+func TestDriver(t *testing.T) {
+	dir := build(t)
+	env, soft := driver(t)
+	const threads = 4
+	d, p, h := attach(t, env...)
+	big := p.ok("alloc %d", 64<<20)[0]
+	small := p.ok("alloc 1000")[0]
+	p.ok("stream")
+	p.ok("fill %d 17 %d", big, 64<<20)
+	p.ok("fill %d 0 8", small)
+	word := p.ok("alloc 8")[0]
+	p.ok("fill %d 0 8", word)
+	if r := p.ok("context %d", small); r[0] != 1 {
+		t.Error("the memory does not belong to its context")
+	}
+	if r := p.ok("range %d", small+999); r[0] != small || r[1] != 1000 {
+		t.Errorf("range %v", r)
+	}
+	p.ok("graph %d 0", word)
+	scratch := p.ok("graph %d 2", word)[0]
+	p.ok("fill %d 0 8", scratch)
+	pool := p.ok("async %d 0", 5<<20)[0]
+	p.ok("fill %d 34 %d", pool, 5<<20)
+	handle := p.ok("create %d", 4<<20)[0]
+	va := p.ok("reserve %d", 8<<20)[0]
+	p.ok("map %d %d %d", va, 4<<20, handle)
+	p.ok("map %d %d %d", va+4<<20, 4<<20, handle)
+	p.ok("fill %d 51 %d", va, 4<<20)
+	p.do("threads %d", threads)
+	launched, graphs := uint64(0), uint64(0)
+	check := func(when string) {
+		t.Helper()
+		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111, small: launched, word: graphs,
+			scratch: graphs, pool + 5<<20 - 8: 0x2222222222222222, va + 4<<20: 0x3333333333333333} {
+			if got := p.ok("read %d", at)[0]; got != want {
+				t.Fatalf("%s: at %#x: %#x, want %#x", when, at, got, want)
+			}
+		}
+	}
+	work := func() {
+		p.ok("launch %d 10", small)
+		p.ok("glaunch 3")
+		launched += 10
+		graphs += 3
+	}
+	work()
+	check("at first")
+	for round := range 4 {
+		before := h.page.Read().Launches
+		h.eventually("launches", func() bool { return h.page.Read().Launches > before })
+		started := time.Now()
+		h.release()
+		t.Logf("round %d: %d allocations let go after %v", round, len(h.allocs), time.Since(started))
+		if soft {
+			if got := h.word(small); got != launched {
+				t.Errorf("held memory says %d, want %d", got, launched)
+			}
+		}
+		if round > 0 {
+			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is with us.
+			cmd := exec.Command(filepath.Join(dir, "ckpt"), strconv.Itoa(int(h.hello.PID)))
+			cmd.Env = append(os.Environ(), env...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("round %d: driver checkpoint: %v\n%s", round, err, out)
+			}
+			t.Logf("round %d: %s", round, out)
+		}
+		started = time.Now()
+		h = d.giveBack(h)
+		t.Logf("round %d: back after %v", round, time.Since(started))
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+		check("after coming back")
+		work()
+		check("after going on")
+		if round%2 == 1 {
+			h.drop()
+			h = d.take()
+			h.until("ADOPTED", func() bool { return h.adopted != nil })
+			if h.hello.Flags != wire.HelloReadopt || h.adopted.Lost != 0 {
+				t.Fatalf("round %d: %+v, %+v", round, h.hello, h.adopted)
+			}
+			check("under a new daemon")
+			work()
+		}
+	}
+	total := p.do("stop %d", threads)[0]
+	if c := h.page.Read(); c.Launches-4 != total+launched || c.Graphs != graphs { // 4 went into graphs
+		t.Errorf("%d and %d launches and %d graphs done, page %+v", total, launched, graphs, c)
+	}
+	p.ok("freeasync %d 0", pool)
+	p.ok("free %d", big)
+	h.until("FREE", func() bool { return !h.holds(big) })
+	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool { return c.Code == wire.CaveatDriverMemory }); i >= 0 {
+		t.Errorf("memory stays with the driver: %s", h.caveats[i].Text)
+	}
+	p.quit()
+	if s := p.stderr.String(); s != "" {
+		t.Errorf("stderr:\n%s", s)
+	}
+}

@@ -1,0 +1,442 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/wire"
+)
+
+// patience bounds every wait of a test: it is reached only when something is broken.
+const patience = 20 * time.Second
+
+// builtEnv names a directory with everything that built makes, for machines without a compiler.
+const builtEnv = "HOLDFAST_TEST_BUILT"
+
+// testDevice is a character device that can be mapped and is everywhere; the shim in built's directory "device" takes it for the GPU's.
+const testDevice = "/dev/zero"
+
+// built holds the shim, the fake driver and the test programs, compiled once a test run.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if dir = os.Getenv(builtEnv); dir != "" {
+		return dir, nil
+	}
+	if dir, err = os.MkdirTemp("", "shimtest"); err != nil {
+		return "", err
+	}
+	// Reading the sources tells go test that its result depends on them.
+	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "*"))
+	if err != nil {
+		return dir, err
+	}
+	for _, s := range sources {
+		if _, err := os.ReadFile(s); err != nil && !errors.Is(err, unix.EISDIR) {
+			return dir, err
+		}
+	}
+	lib := filepath.Join(dir, "libcuda.so.1")
+	for _, args := range [][]string{
+		{filepath.Join("..", "..", "shim", "build.sh"), dir},
+		// The same for another device, since there is none of NVIDIA's here.
+		{"env", "CFLAGS=" + os.Getenv("CFLAGS") + ` -DHF_DEVICE_PREFIX="` + testDevice + `"`, filepath.Join("..", "..", "shim", "build.sh"), filepath.Join(dir, "device")},
+		{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/fakecuda.c", "-o", lib},
+		{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
+		{"gcc", "-Wall", "-Wextra", "-O2", "testdata/prog.c", "-o", filepath.Join(dir, "prog"), "-L" + dir, "-lcuda", "-lpthread"},
+		{"gcc", "-Wall", "-Wextra", "-O2", "testdata/ckpt.c", "-o", filepath.Join(dir, "ckpt"), "-L" + dir, "-lcuda"},
+		{"gcc", "-Wall", "-O2", "testdata/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("%v: %w\n%s", args, err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := built(); dir != "" && dir != os.Getenv(builtEnv) {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil && os.Getenv(builtEnv) == "" {
+		t.Skip("no gcc: the shim cannot be built")
+	}
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// program is one prog under the shim, driven by lines.
+type program struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr *bytes.Buffer
+}
+
+func start(t testing.TB, holdfastDir string, env ...string) *program {
+	t.Helper()
+	dir := build(t)
+	env = append([]string{"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR=" + holdfastDir}, env...)
+	return run(t, exec.Command(filepath.Join(dir, "prog")), env)
+}
+
+// run starts a program that is driven by lines.
+func run(t testing.TB, cmd *exec.Cmd, env []string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: cmd, stderr: new(bytes.Buffer)}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = p.stderr
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(6*patience, func() { p.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		timer.Stop()
+		if p.cmd.ProcessState == nil {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+// send gives a command whose answer read takes; do does both and returns the numbers of the answer.
+func (p *program) send(format string, args ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.stderr)
+	}
+}
+
+func (p *program) line() string {
+	p.t.Helper()
+	s, err := p.out.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("the program ended: %v\n%s", err, p.stderr)
+	}
+	return strings.TrimSpace(s)
+}
+
+func (p *program) do(format string, args ...any) []uint64 {
+	p.t.Helper()
+	p.send(format, args...)
+	line := p.line()
+	var out []uint64
+	for _, w := range strings.Fields(line) {
+		n, err := strconv.ParseUint(w, 10, 64)
+		if err != nil {
+			p.t.Fatalf("%s: %s", fmt.Sprintf(format, args...), line)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// ok does a command that must succeed and returns the numbers after the result.
+func (p *program) ok(format string, args ...any) []uint64 {
+	p.t.Helper()
+	out := p.do(format, args...)
+	if len(out) == 0 || out[0] != 0 {
+		p.t.Fatalf("%s: %v\n%s", fmt.Sprintf(format, args...), out, p.stderr)
+	}
+	return out[1:]
+}
+
+func (p *program) quit() {
+	p.t.Helper()
+	p.send("quit")
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.stderr)
+	}
+}
+
+// daemon is the other end of the socket: it keeps what it is told.
+type daemon struct {
+	t   testing.TB
+	dir string
+	l   interface {
+		Close() error
+	}
+	accept func() (*wire.Conn, error)
+}
+
+func listen(t testing.TB, dir string) *daemon {
+	t.Helper()
+	l, err := wire.Listen(filepath.Join(dir, "shim.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, dir: dir, l: l}
+	d.accept = func() (*wire.Conn, error) {
+		l.SetDeadline(time.Now().Add(patience))
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		return wire.NewConn(c), nil
+	}
+	t.Cleanup(func() { l.Close() })
+	return d
+}
+
+// held is one conversation and what it taught.
+type held struct {
+	t        testing.TB
+	c        *wire.Conn
+	hello    *wire.Hello
+	page     *wire.Page
+	allocs   map[uint64]*wire.Alloc
+	fds      map[uint64]int
+	mappings []wire.Mapping
+	caveats  []*wire.Caveat
+	modules  []*wire.Module
+	contexts []*wire.Context
+	adopted  *wire.Adopted
+	bye      bool
+	rooms    []*wire.Room
+	seq      uint64
+}
+
+var token = [16]byte{'t', 'o', 'k', 'e', 'n'}
+
+// take accepts the next program and welcomes it.
+func (d *daemon) take() *held {
+	d.t.Helper()
+	c, err := d.accept()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	h := &held{t: d.t, c: c, allocs: map[uint64]*wire.Alloc{}, fds: map[uint64]int{}}
+	c.SetDeadline(time.Now().Add(patience))
+	_, m, fds, err := c.Recv()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	h.hello, _ = m.(*wire.Hello)
+	if h.hello == nil || len(fds) != 1 {
+		d.t.Fatalf("%v with %d descriptors instead of HELLO", m.Type(), len(fds))
+	}
+	if h.page, err = wire.MapPage(fds[0]); err != nil {
+		d.t.Fatal(err)
+	}
+	wire.CloseAll(fds)
+	d.t.Cleanup(h.drop)
+	if err := c.Send(0, &wire.Welcome{Proto: wire.Version, Token: token}); err != nil {
+		d.t.Fatal(err)
+	}
+	return h
+}
+
+// drop forgets everything, as death does.
+func (h *held) drop() {
+	h.c.Close()
+	h.page.Close()
+	for _, fd := range h.fds {
+		unix.Close(fd)
+	}
+	h.fds = nil
+}
+
+// next takes note of one message; it returns those that answer a command.
+func (h *held) next() (uint64, wire.Message, error) {
+	h.c.SetDeadline(time.Now().Add(patience))
+	seq, m, fds, err := h.c.Recv()
+	if err != nil {
+		return 0, nil, err
+	}
+	switch m := m.(type) {
+	case *wire.Alloc:
+		if len(fds) != 1 {
+			return 0, nil, fmt.Errorf("ALLOC with %d descriptors", len(fds))
+		}
+		if h.allocs[m.ID] != nil {
+			return 0, nil, fmt.Errorf("allocation %d twice", m.ID)
+		}
+		h.allocs[m.ID] = m
+		h.fds[m.ID] = fds[0]
+		return 0, m, nil
+	case *wire.Free:
+		if h.allocs[m.ID] == nil {
+			return 0, nil, fmt.Errorf("unknown allocation %d freed", m.ID)
+		}
+		unix.Close(h.fds[m.ID])
+		delete(h.allocs, m.ID)
+		delete(h.fds, m.ID)
+	case *wire.Mapping:
+		h.mappings = append(h.mappings, *m)
+	case *wire.Caveat:
+		h.caveats = append(h.caveats, m)
+	case *wire.Module:
+		h.modules = append(h.modules, m)
+	case *wire.Context:
+		h.contexts = append(h.contexts, m)
+	case *wire.Adopted:
+		h.adopted = m
+	case *wire.Room:
+		h.rooms = append(h.rooms, m)
+	case *wire.Bye:
+		h.bye = true
+	}
+	wire.CloseAll(fds)
+	return seq, m, nil
+}
+
+// until reads messages until ok.
+func (h *held) until(what string, ok func() bool) {
+	h.t.Helper()
+	for !ok() {
+		if _, _, err := h.next(); err != nil {
+			h.t.Fatalf("waiting for %s: %v", what, err)
+		}
+	}
+}
+
+// eventually waits for something that sends no message: it looks after each round trip to the program's control thread.
+func (h *held) eventually(what string, ok func() bool) {
+	h.t.Helper()
+	end := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(end) {
+			h.t.Fatalf("waited in vain for %s", what)
+		}
+		must[*wire.Failed](h.t, h.ask(&wire.Thaw{})) // not frozen: refused
+	}
+}
+
+// ended reads to the end of the conversation.
+func (h *held) ended() {
+	h.t.Helper()
+	for {
+		if _, _, err := h.next(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// ask sends a command and returns its answer.
+func (h *held) ask(m wire.Message, fds ...int) wire.Message {
+	h.t.Helper()
+	h.seq++
+	if err := h.c.Send(h.seq, m, fds...); err != nil {
+		h.t.Fatal(err)
+	}
+	for {
+		seq, got, err := h.next()
+		if err != nil {
+			h.t.Fatalf("%v: %v", m.Type(), err)
+		}
+		if seq == h.seq {
+			return got
+		}
+	}
+}
+
+func must[T wire.Message](t testing.TB, m wire.Message) T {
+	t.Helper()
+	got, ok := m.(T)
+	if !ok {
+		t.Fatalf("%v: %+v", m.Type(), m)
+	}
+	return got
+}
+
+// release freezes and lets go, up to the end of the conversation.
+func (h *held) release() {
+	h.t.Helper()
+	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	r := must[*wire.Released](h.t, h.ask(&wire.Release{}))
+	if r.Count != uint64(len(h.allocs)) {
+		h.t.Fatalf("%d allocations released of %d", r.Count, len(h.allocs))
+	}
+	if _, m, err := h.next(); !errors.Is(err, io.EOF) {
+		h.t.Fatalf("after RELEASED: %v, %v", m, err)
+	}
+}
+
+// giveBack wakes the program and hands everything back; the program is frozen then.
+func (d *daemon) giveBack(old *held) *held {
+	d.t.Helper()
+	wake(d.t, old)
+	h := d.take()
+	if h.hello.Flags != wire.HelloResume || h.hello.Token != token || h.hello.PID != old.hello.PID {
+		d.t.Fatalf("HELLO after release: %+v", h.hello)
+	}
+	for id, a := range old.allocs {
+		if err := h.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}, old.fds[id]); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	m := must[*wire.Mapped](d.t, h.ask(&wire.MapEnd{Count: uint64(len(old.allocs))}))
+	if m.Count != uint64(len(old.allocs)) {
+		d.t.Fatalf("%d allocations mapped of %d", m.Count, len(old.allocs))
+	}
+	h.allocs, h.fds = old.allocs, old.fds
+	old.fds = nil
+	return h
+}
+
+func wake(t testing.TB, h *held) {
+	t.Helper()
+	const sigrtmax = 64
+	if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID), unix.Signal(sigrtmax-wire.SignalOffset)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// word reads 8 bytes of the program's memory through the daemon's descriptor.
+func (h *held) word(va uint64) uint64 {
+	h.t.Helper()
+	for id, a := range h.allocs {
+		if va >= a.VA && va-a.VA < a.Size {
+			var b [8]byte
+			if _, err := unix.Pread(h.fds[id], b[:], int64(va-a.VA)); err != nil {
+				h.t.Fatal(err)
+			}
+			return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 |
+				uint64(b[6])<<48 | uint64(b[7])<<56
+		}
+	}
+	h.t.Fatalf("nobody holds %#x", va)
+	return 0
+}
+
+func (h *held) holds(va uint64) bool {
+	for _, a := range h.allocs {
+		if va >= a.VA && va-a.VA < a.Size {
+			return true
+		}
+	}
+	return false
+}

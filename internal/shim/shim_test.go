@@ -1,0 +1,806 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"holdfast/internal/cuda/api"
+	"holdfast/internal/wire"
+)
+
+func TestGenerated(t *testing.T) {
+	fns, err := api.Functions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"zshim.c": Source(fns), "zshim.h": Header(fns)} {
+		got, err := os.ReadFile(filepath.Join("..", "..", "shim", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is stale: go generate ./internal/shim", name)
+		}
+	}
+	// A hand-written answer to a symbol that the table does not have would never be asked.
+	names := map[string]bool{}
+	for _, f := range fns {
+		for _, s := range f.Symbols {
+			names[s.Name] = !s.Legacy
+		}
+	}
+	for name := range hand {
+		if !names[name] {
+			t.Errorf("%s is answered by hand but not in the table", name)
+		}
+	}
+}
+
+func TestWithoutCUDA(t *testing.T) {
+	dir := build(t)
+	output := func(env ...string) string {
+		cmd := exec.Command(filepath.Join(dir, "nocuda"))
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	plain, hooked := output(), output("LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+t.TempDir())
+	if plain != hooked {
+		t.Errorf("without the shim:\n%swith it:\n%s", plain, hooked)
+	}
+}
+
+func TestWithoutDaemon(t *testing.T) {
+	p := start(t, t.TempDir())
+	p.ok("init")
+	a := p.ok("alloc 4096")[0]
+	p.ok("write %d 7", a)
+	if v := p.ok("read %d", a)[0]; v != 7 {
+		t.Errorf("read %d", v)
+	}
+	if n := p.do("count direct")[0]; n != 1 {
+		t.Errorf("%d allocations of the driver's own", n)
+	}
+	p.ok("free %d", a)
+	p.ok("init")
+	p.quit()
+	if n := strings.Count(p.stderr.String(), "\n"); n != 1 || !strings.Contains(p.stderr.String(), "runs unheld") {
+		t.Errorf("warnings:\n%s", p.stderr)
+	}
+}
+
+// attach starts a program with a daemon and brings the driver up.
+func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
+	t.Helper()
+	d := listen(t, t.TempDir())
+	p := start(t, d.dir, env...)
+	p.send("init")
+	h := d.take()
+	if r := p.line(); r != "0" {
+		t.Fatalf("init: %s", r)
+	}
+	h.until("ADOPTED", func() bool { return h.adopted != nil })
+	return d, p, h
+}
+
+func TestHello(t *testing.T) {
+	_, p, h := attach(t, "HOLDFAST_NAME=fred", "HOLDFAST_GPU=soft")
+	e := h.hello
+	if e.Proto != wire.Version || e.Flags != 0 || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
+		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 || e.Driver != 13000 || e.StartTime == 0 {
+		t.Errorf("%+v", e)
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", e.PID, e.ControlTID))
+	if err != nil || strings.TrimSpace(string(comm)) != wire.ControlComm {
+		t.Errorf("%q, %v", comm, err)
+	}
+	h.eventually("the module", func() bool { return len(h.modules) > 0 })
+	p.quit()
+	h.ended()
+	if len(h.contexts) != 1 || h.contexts[0].Alive != 1 || len(h.modules) != 1 || h.modules[0].Call != "cuModuleLoadData" {
+		t.Errorf("contexts %v, modules %v", h.contexts, h.modules)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	_, p, h := attach(t)
+	big := p.ok("alloc %d", 5<<20)[0]
+	small := p.ok("alloc 100")[0]
+	other := p.ok("alloc 513")[0]
+	p.ok("write %d 1001", big+8)
+	p.ok("write %d 1002", small)
+	p.ok("write %d 1003", other)
+	h.until("three allocations", func() bool { return h.holds(big) && h.holds(small) && h.holds(other) })
+	if len(h.allocs) != 2 {
+		t.Errorf("%d blocks, want one big and one slab", len(h.allocs))
+	}
+	for va, want := range map[uint64]uint64{big + 8: 1001, small: 1002, other: 1003} {
+		if got := h.word(va); got != want {
+			t.Errorf("at %#x: %d, want %d", va, got, want)
+		}
+	}
+	if other%512 != 0 || small%512 != 0 || other-small != 512 {
+		t.Errorf("small allocations at %#x, %#x", small, other)
+	}
+	if r := p.ok("range %d", other+9); r[0] != other || r[1] != 513 {
+		t.Errorf("range %v", r)
+	}
+	if r := p.ok("range %d", big+(4<<20)); r[0] != big || r[1] != 5<<20 {
+		t.Errorf("range %v", r)
+	}
+	if r := p.ok("context %d", small); r[0] != 1 {
+		t.Error("the memory does not belong to its context")
+	}
+	if r := p.do("free %d", big+512); r[0] != 1 {
+		t.Errorf("freeing an inner address: %v", r)
+	}
+	if r := p.do("alloc 0"); r[0] != 1 {
+		t.Errorf("allocating nothing: %v", r)
+	}
+	c := h.page.Read()
+	if c.Bytes != 8<<20 || c.Allocations != 3 {
+		t.Errorf("counters %+v", c)
+	}
+	p.ok("free %d", big)
+	h.until("FREE", func() bool { return !h.holds(big) })
+	if r := p.do("free %d", big); r[0] != 1 {
+		t.Errorf("freeing twice: %v", r)
+	}
+	p.ok("free %d", small)
+	if again := p.ok("alloc 400")[0]; again != small {
+		t.Errorf("the first gap is at %#x, given %#x", small, again)
+	}
+	if n := p.do("count direct")[0]; n != 0 {
+		t.Errorf("%d allocations of the driver's own", n)
+	}
+	// The context goes, and its memory with it.
+	p.ok("ctxrelease")
+	h.until("all to be freed", func() bool { return len(h.allocs) == 0 })
+	if n := p.do("count physical")[0]; n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+	p.quit()
+}
+
+func TestOutOfMemory(t *testing.T) {
+	_, p, h := attach(t, "FAKE_TOTAL=16777216")
+	a := p.ok("alloc %d", 8<<20)[0]
+	if r := p.do("alloc %d", 10<<20); r[0] != 2 {
+		t.Errorf("more than there is: %v", r)
+	}
+	p.ok("free %d", a)
+	p.ok("alloc %d", 10<<20)
+	h.until("FREE", func() bool { return h.allocs[1] == nil && len(h.allocs) == 1 })
+	p.quit()
+}
+
+// A program that finds no memory asks the daemon for some, once, and tries again.
+func TestRoom(t *testing.T) {
+	const mib = 1 << 20
+	total := filepath.Join(t.TempDir(), "total")
+	set := func(n int) {
+		t.Helper()
+		if err := os.WriteFile(total+".new", []byte(strconv.Itoa(n)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(total+".new", total); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(16 * mib)
+	d, p, h := attach(t, "FAKE_TOTAL_FILE="+total)
+	asked := 0
+	question := func(bytes uint64) *wire.Room {
+		t.Helper()
+		h.until("ROOM", func() bool { return len(h.rooms) > asked })
+		asked++
+		m := h.rooms[asked-1]
+		if m.Bytes != bytes || m.Device != 0 {
+			t.Fatalf("%+v, want %d bytes", m, bytes)
+		}
+		return m
+	}
+	answer := func(m *wire.Room) {
+		t.Helper()
+		if err := h.c.Send(0, &wire.RoomMade{ID: m.ID, Bytes: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, call := range []string{"alloc %d", "create %d", "async %d 16"} {
+		size := uint64(20+10*i) * mib
+		p.send(call, size)
+		m := question(size)
+		set(1000 * mib)
+		answer(m)
+		if r := p.line(); !strings.HasPrefix(r, "0 ") {
+			t.Errorf(call+": %s", size, r)
+		}
+		set(16 * mib)
+		p.send(call, size)
+		answer(question(size))
+		if r := p.line(); !strings.HasPrefix(r, "2 ") {
+			t.Errorf(call+" without memory: %s", size, r)
+		}
+	}
+	// A freeze does not wait for a thread that waits for an answer, which the freezing thread would have to take.
+	p.send("alloc %d", 2000*mib)
+	m := question(2000 * mib)
+	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	if f.GateNanos > wire.RoomMillis*1e6/2 {
+		t.Errorf("the gate took %d µs to close", f.GateNanos/1000)
+	}
+	if r := p.line(); !strings.HasPrefix(r, "2 ") {
+		t.Errorf("when frozen: %s", r)
+	}
+	answer(m)                                                           // too late
+	if err := h.c.Send(0, &wire.RoomMade{ID: m.ID + 100}); err != nil { // to nobody
+		t.Fatal(err)
+	}
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	// No answer, or no daemon: there is no memory.
+	p.send("alloc %d", 2000*mib)
+	question(2000 * mib)
+	if r := p.line(); !strings.HasPrefix(r, "2 ") {
+		t.Errorf("without an answer: %s", r)
+	}
+	p.send("alloc %d", 2000*mib)
+	question(2000 * mib)
+	h.drop()
+	if r := p.line(); !strings.HasPrefix(r, "2 ") {
+		t.Errorf("without a daemon: %s", r)
+	}
+	h = d.take()
+	h.until("ADOPTED", func() bool { return h.adopted != nil })
+	if len(h.rooms) != 0 || asked != 9 {
+		t.Errorf("%d questions", asked+len(h.rooms))
+	}
+	p.quit()
+}
+
+func TestFreezeUnderLaunches(t *testing.T) {
+	const threads = 8
+	_, p, h := attach(t)
+	counters := p.do("threads %d", threads)
+	for round := range 20 {
+		f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		// Nobody is inside: what was launched is what was done, exactly, and it stays so.
+		sum := func() (n uint64) {
+			for _, va := range counters {
+				n += h.word(va)
+			}
+			return n
+		}
+		first := sum()
+		c := h.page.Read()
+		if first != f.Launches || c.Launches != first || !c.GateClosed || c.Inside != 0 {
+			t.Fatalf("round %d: %d done, FROZEN says %d, page %+v", round, first, f.Launches, c)
+		}
+		must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 1000}))
+		if again := sum(); again != first {
+			t.Fatalf("round %d: %d launches ran while frozen", round, again-first)
+		}
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	total := p.do("stop %d", threads)[0]
+	if c := h.page.Read(); c.Launches != total || c.GateClosed {
+		t.Errorf("%d launches done, page %+v", total, c)
+	}
+	p.quit()
+}
+
+func TestReleaseAndMap(t *testing.T) {
+	const threads = 8
+	d, p, h := attach(t)
+	counters := p.do("threads %d", threads)
+	before := uint64(0)
+	for round := range 10 {
+		h.eventually("launches", func() bool { return h.page.Read().Launches > before })
+		h.release()
+		for _, what := range []string{"handles", "maps"} {
+			if n := p.do("count %s", what)[0]; n != 0 {
+				t.Fatalf("round %d: %d %s are left", round, n, what)
+			}
+		}
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.hello.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", h.hello.PID, e.Name()))
+			if strings.Contains(link, "memfd") || strings.Contains(link, "socket") || strings.Contains(link, "eventfd") {
+				t.Fatalf("round %d: descriptor %s is open: %s", round, e.Name(), link)
+			}
+		}
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", h.hello.PID))
+		if err != nil || bytes.Contains(maps, []byte("memfd:holdfast")) {
+			t.Fatalf("round %d: the shared page is still mapped (%v)", round, err)
+		}
+		sum := uint64(0)
+		for _, va := range counters {
+			sum += h.word(va)
+		}
+		if sum <= before {
+			t.Fatalf("round %d: nothing was launched since the last", round)
+		}
+		before = sum
+		h = d.giveBack(h)
+		if c := h.page.Read(); c.Launches != sum || !c.GateClosed {
+			t.Fatalf("round %d: %d launched, page %+v", round, sum, c)
+		}
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	total := p.do("stop %d", threads)[0]
+	if c := h.page.Read(); c.Launches != total {
+		t.Errorf("%d launches done, page %+v", total, c)
+	}
+	p.quit()
+}
+
+// A give-back that lacks something fails by name, and can be repeated.
+func TestMapFails(t *testing.T) {
+	d, p, h := attach(t)
+	a := p.ok("alloc %d", 2<<20)[0]
+	b := p.ok("alloc %d", 4<<20)[0]
+	p.ok("write %d 5", b)
+	h.until("both", func() bool { return len(h.allocs) == 2 })
+	h.release()
+	wake(t, h)
+	h2 := d.take()
+	for id, al := range h.allocs {
+		if al.VA == a {
+			h2.c.Send(0, &wire.Map{ID: id, VA: al.VA, Size: al.Size, Access: 3}, h.fds[id])
+		} else {
+			h2.c.Send(0, &wire.Map{ID: id, VA: al.VA, Size: al.Size / 2, Access: 3}, h.fds[id])
+		}
+	}
+	f := must[*wire.Failed](t, h2.ask(&wire.MapEnd{}))
+	if f.Code != wire.FailedMap || !strings.Contains(f.Text, "4194304 bytes") {
+		t.Errorf("%+v", f)
+	}
+	must[*wire.Failed](t, h2.ask(&wire.Thaw{}))
+	for id, al := range h.allocs {
+		if al.VA == b {
+			h2.c.Send(0, &wire.Map{ID: id, VA: al.VA, Size: al.Size, Access: 3}, h.fds[id])
+		}
+	}
+	must[*wire.Mapped](t, h2.ask(&wire.MapEnd{}))
+	must[*wire.Thawed](t, h2.ask(&wire.Thaw{}))
+	if v := p.ok("read %d", b)[0]; v != 5 {
+		t.Errorf("read %d", v)
+	}
+	p.quit()
+}
+
+func TestDaemonDies(t *testing.T) {
+	const threads = 4
+	d, p, h := attach(t)
+	kept := p.ok("alloc %d", 2<<20)[0]
+	p.ok("write %d 4711", kept)
+	p.ok("managed 4096")
+	p.ok("module") // besides the program's own
+	counters := p.do("threads %d", threads)
+	for round, die := range []func(){
+		func() {},
+		func() { must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000})) }, // frozen: it thaws itself
+		func() { // its memory is imported, which this driver does not export again
+			h.release()
+			h = d.giveBack(h)
+			must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+		},
+		func() { // in the middle of giving back
+			h.release()
+			wake(t, h)
+			half := d.take()
+			for id, a := range h.allocs {
+				half.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Access: 3}, h.fds[id])
+				break
+			}
+			half.drop()
+			h = d.giveBack(h)
+			must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+		},
+	} {
+		die()
+		launches := h.page.Read().Launches
+		h.drop()
+		h = d.take()
+		if h.hello.Flags != wire.HelloReadopt || h.hello.Token != token {
+			t.Fatalf("round %d: %+v", round, h.hello)
+		}
+		h.until("ADOPTED", func() bool { return h.adopted != nil })
+		if h.adopted.Lost != 0 || h.word(kept) != 4711 {
+			t.Fatalf("round %d: %+v, word %d", round, h.adopted, h.word(kept))
+		}
+		for _, va := range counters {
+			if !h.holds(va) {
+				t.Fatalf("round %d: %#x is not announced", round, va)
+			}
+		}
+		if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatManaged || len(h.modules) != 2 || h.modules[0].Kind != wire.ModulePTX {
+			t.Fatalf("round %d: caveats %v, modules %v", round, h.caveats, h.modules)
+		}
+		h.eventually("launches", func() bool { return h.page.Read().Launches > launches })
+	}
+	total := p.do("stop %d", threads)[0]
+	if c := h.page.Read(); c.Launches != total {
+		t.Errorf("%d launches done, page %+v", total, c)
+	}
+	if v := p.ok("read %d", kept)[0]; v != 4711 {
+		t.Errorf("read %d", v)
+	}
+	p.quit()
+}
+
+func TestCaptureRefusesFreeze(t *testing.T) {
+	_, p, h := attach(t)
+	a := p.ok("alloc %d", 2<<20)[0]
+	p.ok("begin")
+	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
+	if f.Code != wire.FailedCapture || !strings.Contains(f.Text, "cuStreamBeginCapture") {
+		t.Errorf("%+v", f)
+	}
+	p.ok("free %d", a) // waiting for the device now would break the capture
+	if n := p.do("count handles")[0]; n != 1 {
+		t.Errorf("%d handles: the memory was not kept until the capture ends", n)
+	}
+	g := p.ok("alloc %d", 2<<20)[0]
+	p.ok("free %d", g)
+	p.ok("end")
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.ok("alloc 512")
+	h.until("the deferred FREEs", func() bool { return !h.holds(a) && !h.holds(g) })
+	p.quit()
+}
+
+func TestBusyDeviceRefusesFreeze(t *testing.T) {
+	_, p, h := attach(t)
+	a := p.ok("alloc 4096")[0]
+	p.ok("busy 1")
+	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
+	if f.Code != wire.FailedSync || !strings.Contains(f.Text, "cuCtxSynchronize") {
+		t.Errorf("%+v", f)
+	}
+	p.ok("write %d 3", a) // the gate is open
+	p.ok("busy 0")
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.quit()
+}
+
+// A thread that does not leave the driver stops the freeze, by name, and nothing else.
+func TestInsideRefusesFreeze(t *testing.T) {
+	_, p, h := attach(t)
+	a := p.ok("alloc %d", 2<<20)[0]
+	p.ok("busy 1")
+	p.send("free %d", a) // waits for the device
+	h.eventually("the thread to be inside", func() bool { return h.page.Read().Inside > 0 })
+	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
+	if f.Code != wire.FailedInside || !strings.Contains(f.Text, "cuMemFree") {
+		t.Errorf("%+v", f)
+	}
+	p.cmd.Process.Kill()
+}
+
+func TestPools(t *testing.T) {
+	d, p, h := attach(t)
+	a := p.ok("async %d 16", 3<<20)[0]
+	s := p.ok("async 1000 16")[0]
+	h.until("both", func() bool { return h.holds(a) && h.holds(s) })
+	if n := p.do("count direct")[0]; n != 0 {
+		t.Errorf("%d allocations of the driver's own", n)
+	}
+	const reserved, used, usedHigh = 5, 7, 8
+	if v := p.ok("pool %d", used)[0]; v != 3<<20+1000 {
+		t.Errorf("used %d", v)
+	}
+	if v := p.ok("pool %d", reserved)[0]; v != 4<<20+2<<20 {
+		t.Errorf("reserved %d", v)
+	}
+	p.ok("late 1")
+	p.ok("freeasync %d 16", a)
+	if r := p.do("freeasync %d 16", a); r[0] != 1 {
+		t.Errorf("freed twice: %v", r)
+	}
+	// The same stream may have it at once, another one not before its event.
+	if b := p.ok("async %d 32", 3<<20)[0]; b == a {
+		t.Error("another stream got memory that is still in use")
+	}
+	if b := p.ok("async %d 16", 3<<20)[0]; b != a {
+		t.Error("the same stream did not get its memory back")
+	}
+	p.ok("freeasync %d 16", a)
+	p.ok("late 0")
+	if b := p.ok("async %d 48", 3<<20)[0]; b != a {
+		t.Error("idle memory was not used again")
+	}
+	if v := p.ok("pool %d", usedHigh)[0]; v != 6<<20+1000 {
+		t.Errorf("high water mark of use %d", v)
+	}
+	// Over the release threshold (0), what is free goes back when free memory is asked for.
+	p.ok("freeasync %d 48", a)
+	before := p.do("count physical")[0]
+	p.ok("free?")
+	if after := p.do("count physical")[0]; before-after != 4<<20 {
+		t.Errorf("%d bytes before, %d after", before, after)
+	}
+	p.ok("begin")
+	g := p.ok("async %d 77", 2<<20)[0]
+	p.ok("freeasync %d 77", g)
+	p.ok("end")
+	p.ok("freeasync %d 77", g)
+	h.release()
+	h = d.giveBack(h)
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	if !h.holds(g) {
+		t.Error("memory of a captured graph is gone")
+	}
+	p.ok("write %d 1", g)
+	p.quit()
+}
+
+func TestVMM(t *testing.T) {
+	d, p, h := attach(t)
+	const mib = 1 << 20
+	handle := p.ok("create %d", 4*mib)[0]
+	va := p.ok("reserve %d", 16*mib)[0]
+	p.ok("map %d %d %d", va, 4*mib, handle)
+	p.ok("map %d %d %d", va+8*mib, 4*mib, handle)
+	p.ok("write %d 99", va+8)
+	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+		t.Errorf("the second mapping shows %d", v)
+	}
+	p.ok("release %d", handle) // stays while it is mapped
+	mapped := func() (n int) {
+		seen := map[uint64]bool{}
+		for _, m := range h.mappings {
+			seen[m.VA] = m.Mapped == 1 && m.Access == 3
+		}
+		for _, on := range seen {
+			if on {
+				n++
+			}
+		}
+		return n
+	}
+	h.until("two mappings", func() bool { return mapped() == 2 && len(h.allocs) == 1 })
+	for range 3 {
+		h.release()
+		if n := p.do("count handles")[0]; n != 0 {
+			t.Fatalf("%d handles are left", n)
+		}
+		h = d.giveBack(h)
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+		t.Errorf("after coming back: %d", v)
+	}
+	p.ok("unmap %d %d", va, 4*mib)
+	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+		t.Errorf("after unmapping the first: %d", v)
+	}
+	p.ok("unmap %d %d", va+8*mib, 4*mib)
+	h.until("FREE", func() bool { return len(h.allocs) == 0 })
+	if n := p.do("count physical")[0]; n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+	if r := p.do("map %d %d %d", va, 4*mib, handle); r[0] == 0 {
+		t.Error("a released handle was mapped")
+	}
+	p.quit()
+}
+
+func TestFork(t *testing.T) {
+	_, p, h := attach(t)
+	counters := p.do("threads 4")
+	for range 5 {
+		// The child may not come up (as with the real driver), holds none of our descriptors and does not disturb the parent.
+		if r := p.do("fork"); r[0] != 3 || r[1] != 0 {
+			t.Fatalf("in the child: %v", r)
+		}
+		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		sum := uint64(0)
+		for _, va := range counters {
+			sum += h.word(va)
+		}
+		if c := h.page.Read(); c.Launches != sum {
+			t.Fatalf("%d launched, page %+v", sum, c)
+		}
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	p.do("stop 4")
+	p.quit()
+	if s := p.stderr.String(); s != "" {
+		t.Errorf("stderr:\n%s", s)
+	}
+}
+
+// A child lets go of the device, so that it can be dumped; the parent does not, nor does a child of a program that nobody holds.
+func TestForkLeavesDevice(t *testing.T) {
+	const mappings = 1000
+	shim := filepath.Join(build(t), "device", "libholdfast.so")
+	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + testDevice, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
+	_, p, _ := attach(t, env...)
+	for range 2 {
+		r := p.do("device %s", testDevice)
+		if len(r) != 6 || r[0] != mappings || r[1] != 2 || r[2] == 0 {
+			t.Fatalf("in the parent: %v", r)
+		}
+		if r[3] != 0 || r[4] != 0 || r[5] != 0 {
+			t.Errorf("in the child: %d mappings, %d descriptors, sum %d", r[3], r[4], r[5])
+		}
+	}
+	p.quit()
+
+	unheld := start(t, t.TempDir(), env...)
+	unheld.ok("init")
+	if r := unheld.do("device %s", testDevice); len(r) != 6 || r[3] != mappings || r[4] != 2 {
+		t.Errorf("unheld: %v", r)
+	}
+	unheld.quit()
+}
+
+// A child forked before the driver is up is a program of its own; so is what is executed.
+func TestForkBeforeInitAndExec(t *testing.T) {
+	d, p, h := attach(t)
+	p.send("exec")
+	h.ended()
+	p.send("init")
+	h2 := d.take()
+	if r := p.line(); r != "0" || h2.hello.Flags != 0 || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
+		t.Errorf("init %s, %+v", r, h2.hello)
+	}
+	p.quit()
+}
+
+func TestThreadsComeAndGo(t *testing.T) {
+	_, p, h := attach(t)
+	p.ok("churn 3000")
+	if c := h.page.Read(); c.Launches != 3000 {
+		t.Errorf("%+v", c)
+	}
+	p.quit()
+}
+
+func TestHostileDaemon(t *testing.T) {
+	for name, m := range map[string]wire.Message{
+		"a message of the wrong direction": &wire.Hello{},
+		"RELEASE when not frozen":          &wire.Release{},
+		"MAP when nothing is away":         &wire.Map{ID: 1, Size: 2 << 20},
+		"MAPEND":                           &wire.MapEnd{},
+		"THAW":                             &wire.Thaw{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, p, h := attach(t)
+			a := p.ok("alloc 4096")[0]
+			f := must[*wire.Failed](t, h.ask(m))
+			if f.Code != wire.FailedState && f.Code != wire.FailedProtocol {
+				t.Errorf("%+v", f)
+			}
+			p.ok("write %d 1", a)
+			if f.Code == wire.FailedProtocol {
+				d.take() // it hung up and looks for a better one
+			}
+			p.quit()
+		})
+	}
+}
+
+func TestQuit(t *testing.T) {
+	_, p, h := attach(t)
+	a := p.ok("alloc 4096")[0]
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	if err := h.c.Send(1, &wire.Quit{}); err != nil {
+		t.Fatal(err)
+	}
+	h.ended()
+	p.ok("write %d 8", a)
+	p.ok("alloc 4096")
+	if n := p.do("count direct")[0]; n != 1 {
+		t.Errorf("%d allocations of the driver's own", n)
+	}
+	p.ok("free %d", a)
+	p.quit()
+}
+
+// A program that ends by itself says so; one that is killed cannot, and its children do not say it for it.
+func TestBye(t *testing.T) {
+	_, p, h := attach(t)
+	p.do("fork") // the child exits
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	if h.bye {
+		t.Error("the child said it")
+	}
+	p.quit()
+	h.ended()
+	if !h.bye {
+		t.Error("the program ended without BYE")
+	}
+	_, p, h = attach(t)
+	p.cmd.Process.Kill()
+	h.ended()
+	if h.bye {
+		t.Error("a killed program said BYE")
+	}
+}
+
+// A program may end at any moment, frozen or without its memory.
+func TestExit(t *testing.T) {
+	for name, before := range map[string]func(h *held){
+		"frozen":   func(h *held) { must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000})) },
+		"released": func(h *held) { h.release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, p, h := attach(t)
+			p.ok("alloc 4096")
+			before(h)
+			p.quit()
+		})
+	}
+}
+
+func TestProcAddress(t *testing.T) {
+	_, p, _ := attach(t)
+	p.send("procs")
+	want := "libholdfast.so:cuLaunchKernel libholdfast.so:cuLaunchKernel_ptsz libholdfast.so:cuMemAlloc_v2 libcuda.so.1"
+	if got := p.line(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	p.quit()
+}
+
+// BenchmarkLaunch prints what a hooked launch costs beside a direct one (the fake driver does nothing).
+func BenchmarkLaunch(b *testing.B) {
+	_, p, _ := attach(b)
+	for b.Loop() {
+		p.send("cost")
+		var hooked, direct float64
+		if _, err := fmt.Sscanf(p.line(), "%f %f", &hooked, &direct); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(hooked, "ns/hooked")
+		b.ReportMetric(direct, "ns/direct")
+	}
+}
+
+// The wrappers reduce every type to what the calling convention needs: the sizes must be those of the stub's declarations.
+func TestTypes(t *testing.T) {
+	build(t)
+	fns, err := api.Functions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c strings.Builder
+	c.WriteString("#include \"cudaabi.h\"\ntypedef unsigned long long CUhandle;\n")
+	seen := map[string]bool{}
+	for _, f := range fns {
+		for _, s := range f.Symbols {
+			for _, p := range s.Params {
+				if !p.Pointer() && !seen[p.Type] {
+					seen[p.Type] = true
+					fmt.Fprintf(&c, "_Static_assert(sizeof(%s) == sizeof(%s), \"%s\");\n", p.Type, ctype(p.Type), p.Type)
+				}
+			}
+		}
+	}
+	if len(seen) < 50 {
+		t.Fatalf("only %d types", len(seen))
+	}
+	src := filepath.Join(t.TempDir(), "types.c")
+	if err := os.WriteFile(src, []byte(c.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-I"+filepath.Join("..", "..", "shim"), src).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

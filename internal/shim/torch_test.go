@@ -1,0 +1,84 @@
+package shim
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"holdfast/internal/wire"
+)
+
+// pythonEnv names a Python that has PyTorch with CUDA; TestTorch needs one, and a GPU.
+const pythonEnv = "HOLDFAST_TEST_PYTHON"
+
+// TestTorch lets go of all memory of stock PyTorch in the middle of training, with each of its allocators, and
+// compares the losses with those of a run that nobody held.
+func TestTorch(t *testing.T) {
+	python, lib := os.Getenv(pythonEnv), os.Getenv(driverEnv)
+	if python == "" || lib == "" {
+		t.Skipf("%s and %s do not name a PyTorch and a driver", pythonEnv, driverEnv)
+	}
+	dir := build(t)
+	script, err := filepath.Abs(filepath.Join("testdata", "torch_steps.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 4
+	for name, conf := range map[string]string{
+		"native": "", "expandable": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "async": "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := []string{"CUBLAS_WORKSPACE_CONFIG=:4096:8", "LD_LIBRARY_PATH=" + lib}
+			if conf != "" {
+				env = append(env, conf)
+			}
+			free := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="))
+			var want []string
+			for free.line() != "ready" {
+			}
+			began := time.Now()
+			for range rounds {
+				free.send("steps 20")
+				want = append(want, free.line())
+			}
+			t.Logf("unheld: %v a round", time.Since(began)/rounds)
+			free.quit()
+
+			d := listen(t, t.TempDir())
+			p := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+d.dir))
+			h := d.take()
+			for p.line() != "ready" {
+			}
+			for round := range rounds {
+				began := time.Now()
+				p.send("steps 20")
+				if got := p.line(); got != want[round] {
+					t.Errorf("round %d: got %s\nwant %s", round, got, want[round])
+				}
+				took := time.Since(began)
+				f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+				must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+				for _, c := range h.caveats {
+					t.Logf("caveat: %s", c.Text)
+				}
+				h.release()
+				c := h.page.Read()
+				t.Logf("round %d: %v; gate %d µs, sync %d µs; %d allocations, %d MiB; %+v", round, took, f.GateNanos/1000, f.SyncNanos/1000,
+					len(h.allocs), c.Bytes>>20, c)
+				cmd := exec.Command(filepath.Join(dir, "ckpt"), strconv.Itoa(int(h.hello.PID)))
+				cmd.Env = append(os.Environ(), env...)
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("driver checkpoint: %v\n%s", err, out)
+				}
+				t.Logf("round %d: %s", round, out)
+				h = d.giveBack(h)
+				must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+			}
+			p.quit()
+		})
+	}
+}

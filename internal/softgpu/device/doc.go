@@ -1,0 +1,25 @@
+// Package device is the software GPU as a process: it plays the hardware and the
+// kernel driver for the stub libcuda.so.1 of CUDA programs on the same machine. It
+// keeps the state of the driver API per client process (contexts, memory, streams,
+// events, modules, graphs), runs submitted work in stream order, and serves the protocol
+// of package gpuwire. Kernels run in package softgpu.
+//
+// It follows the CUDA Driver API reference (13.0); struct layouts are those of cuda.h
+// on x86-64. It must not import the footprint analysis, whose oracle it is, nor the daemon.
+//
+// # What differs from hardware
+//
+// All devices of a process share one address space and may access each other's
+// memory. Managed memory is pinned host memory. Sparse arrays, events of other processes and multicast are
+// refused with CUDA_ERROR_NOT_SUPPORTED.
+//
+// # Locks
+//
+// server.mu (table of processes, physical memory) is innermost: no other lock is taken while
+// it is held. process.mu guards everything of one process; operations hold it except while they
+// wait. A stream's work runs without it. control.mu is taken without process.mu.
+// Memory is unmapped only while none of the process's work runs (process.quiesce).
+//
+// Clients are hostile: every operation checks its arguments, a panic in an operation or
+// in a stream's work is caught and hurts its own process only.
+package device

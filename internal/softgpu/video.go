@@ -1,0 +1,288 @@
+package softgpu
+
+import (
+	"math/bits"
+	"strings"
+
+	"holdfast/internal/isa"
+	"holdfast/ptx"
+)
+
+// The video instructions: PTX ISA 9.7.17 (scalar) and 9.7.18 (SIMD). Operands
+// select bytes or half-words by the component of a register, %r1.b2, %r1.h0, %r1.h10.
+
+// A videoOperand is a source: its register, the part of it, and how to read it.
+type videoOperand struct {
+	reg    uint32
+	comp   string
+	signed bool
+}
+
+// value is the selected part, extended.
+func (o videoOperand) value(x uint32) int64 {
+	n, shift := uint(32), uint(0)
+	if len(o.comp) == 2 {
+		k := uint(o.comp[1] - '0')
+		n = 8
+		if o.comp[0] == 'h' {
+			n = 16
+		}
+		shift = k * n
+	}
+	if o.signed {
+		return signExtend(uint64(x>>shift), n)
+	}
+	return int64(zeroExtend(uint64(x>>shift), n))
+}
+
+// split takes the component off an operand.
+func splitComponent(x ptx.Operand) (ptx.Operand, string) {
+	if r, ok := x.(*ptx.Ref); ok && r.Comp != "" {
+		one := *r
+		one.Comp = ""
+		return &one, r.Comp
+	}
+	return x, ""
+}
+
+func (l *lowering) videoSource(a isa.Arg, t ptx.Type) videoOperand {
+	x, comp := splitComponent(a.X)
+	return videoOperand{reg: l.read(x, ptx.B32), comp: comp, signed: isa.Signed(t)}
+}
+
+func videoOp(in *isa.Inst, name string) func(a, b int64) int64 {
+	switch name {
+	case "vadd":
+		return func(a, b int64) int64 { return a + b }
+	case "vsub":
+		return func(a, b int64) int64 { return a - b }
+	case "vabsdiff":
+		return func(a, b int64) int64 { return max(a-b, b-a) }
+	case "vavrg":
+		// Rounded away from zero for sums that are not negative.
+		return func(a, b int64) int64 {
+			if s := a + b; s >= 0 {
+				return (s + 1) >> 1
+			} else {
+				return s >> 1
+			}
+		}
+	case "vmin":
+		return func(a, b int64) int64 { return min(a, b) }
+	case "vmax":
+		return func(a, b int64) int64 { return max(a, b) }
+	case "vset":
+		f := compareFunc(in.Cmp, ptx.S64, false)
+		return func(a, b int64) int64 { return int64(b2u(f(uint64(a), uint64(b)))) }
+	case "vshl", "vshr":
+		clamp := in.Mode2 == "clamp"
+		return func(a, b int64) int64 {
+			k := uint64(uint32(b))
+			if clamp {
+				k = min(k, 32)
+			} else {
+				k &= 31
+			}
+			if name == "vshl" {
+				if a>>31 == 1 && k == 32 {
+					return 1 << 62 // does not fit, and saturates and truncates as the shifted number does
+				}
+				return a << k
+			}
+			return a >> k
+		}
+	}
+	return nil
+}
+
+func clampBits(v int64, n uint, signed bool) int64 {
+	if signed {
+		return min(max(v, -1<<(n-1)), 1<<(n-1)-1)
+	}
+	return min(max(v, 0), 1<<n-1)
+}
+
+// multiplyAdd is vmad: PTX ISA 9.7.17.7.
+func (l *lowering) multiplyAdd(in *isa.Inst) {
+	negated := func(x ptx.Operand) (ptx.Operand, bool) {
+		if n, ok := x.(*ptx.Neg); ok && !n.Not {
+			return n.X, true
+		}
+		return x, false
+	}
+	args := in.Args[1:]
+	x, negA := negated(args[0].X)
+	y, negB := negated(args[1].X)
+	z, negC := negated(args[2].X)
+	d := l.writeExact(in.Args[0].X, ptx.B32)
+	a, b := l.videoSource(isa.Arg{X: x}, in.U), l.videoSource(isa.Arg{X: y}, in.V)
+	c := l.read(z, ptx.B32)
+	signed := a.signed || b.signed || negA != negB || negC
+	po, sat := in.Mode == "po", in.Has(isa.Sat)
+	shift := map[string]uint{"shr7": 7, "shr15": 15}[in.Mode2]
+	one := func(x, y, z uint32) uint32 {
+		// The sum has more than 64 bits.
+		hi, lo := bits.Mul64(uint64(a.value(x)), uint64(b.value(y)))
+		if a.value(x) < 0 {
+			hi -= uint64(b.value(y))
+		}
+		if b.value(y) < 0 {
+			hi -= uint64(a.value(x))
+		}
+		var carry uint64
+		switch {
+		case po:
+			carry = 1
+		case negA != negB:
+			hi, lo, carry = ^hi, ^lo, 1
+		case negC:
+			z, carry = ^z, 1
+		}
+		c := uint64(z)
+		var top uint64
+		if signed {
+			c = uint64(int64(int32(z)))
+			top = uint64(int64(c) >> 63)
+		}
+		lo, carry = bits.Add64(lo, c, carry)
+		hi, _ = bits.Add64(hi, top, carry)
+		v := lo
+		if shift > 0 {
+			v = lo>>shift | hi<<(64-shift)
+		}
+		if !sat {
+			return uint32(v)
+		}
+		if signed {
+			return uint32(min(max(int64(v), -1<<31), 1<<31-1))
+		}
+		return uint32(min(v, 1<<32-1))
+	}
+	l.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c, exec: func(w *warp, in *inst, mask uint32) {
+		d, x, y, z := w.r.v32(in.d), w.r.v32(in.a), w.r.v32(in.b), w.r.v32(in.c)
+		for m := mask; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m) & 31
+			d[i] = one(x[i], y[i], z[i])
+		}
+	}})
+}
+
+func (l *lowering) video(in *isa.Inst) {
+	if in.Op == "vmad" {
+		l.multiplyAdd(in)
+		return
+	}
+	name := strings.TrimRight(in.Op, "24")
+	f := videoOp(in, name)
+	if f == nil {
+		l.fail(in.Src.Pos, "not implemented")
+	}
+	dst, dcomp := splitComponent(in.Args[0].X)
+	d := l.writeExact(dst, ptx.B32)
+	a, b := l.videoSource(in.Args[1], in.U), l.videoSource(in.Args[2], in.V)
+	c := videoOperand{reg: l.constBits(0, slot32)}
+	if len(in.Args) > 3 {
+		c.reg = l.read(in.Args[3].X, ptx.B32)
+	}
+	var one func(x, y, z uint32) uint32
+	switch in.Op[len(in.Op)-1] {
+	case '2':
+		one = videoSIMD(in, f, a, b, dcomp, 16)
+	case '4':
+		one = videoSIMD(in, f, a, b, dcomp, 8)
+	default:
+		one = videoScalar(in, f, a, b, dcomp)
+	}
+	l.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c.reg, exec: func(w *warp, in *inst, mask uint32) {
+		d, x, y, z := w.r.v32(in.d), w.r.v32(in.a), w.r.v32(in.b), w.r.v32(in.c)
+		for m := mask; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m) & 31
+			d[i] = one(x[i], y[i], z[i])
+		}
+	}})
+}
+
+func videoScalar(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcomp string) func(x, y, z uint32) uint32 {
+	signed := isa.Signed(in.T)
+	n, shift := uint(32), uint(0)
+	if len(dcomp) == 2 {
+		n = 8
+		if dcomp[0] == 'h' {
+			n = 16
+		}
+		shift = uint(dcomp[1]-'0') * n
+	}
+	return func(x, y, z uint32) uint32 {
+		v := f(a.value(x), b.value(y))
+		if in.Has(isa.Sat) {
+			v = clampBits(v, n, signed)
+		}
+		t := uint32(v)
+		switch in.Mode {
+		case "add":
+			return t + z
+		case "min", "max":
+			less := t < z
+			if signed {
+				less = int32(t) < int32(z)
+			}
+			if less == (in.Mode == "min") {
+				return t
+			}
+			return z
+		}
+		if n == 32 {
+			return t
+		}
+		m := uint32(1<<n-1) << shift
+		return z&^m | t<<shift&m
+	}
+}
+
+// videoSIMD works on 2 or 4 parts; dcomp names those that are written, the
+// source components permute the parts of both sources, b's above a's.
+func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcomp string, n uint) func(x, y, z uint32) uint32 {
+	parts := 32 / n
+	signed := isa.Signed(in.T)
+	// order[k] is the part of b:a that operand takes for part k.
+	order := func(comp string, first uint) []uint {
+		o := make([]uint, parts)
+		for k := range o {
+			o[k] = first + uint(k)
+			if len(comp) == int(parts)+1 {
+				o[k] = uint(comp[len(comp)-1-k] - '0')
+			}
+		}
+		return o
+	}
+	oa, ob := order(a.comp, 0), order(b.comp, parts)
+	write := func(k uint) bool {
+		return dcomp == "" || strings.IndexByte(dcomp[1:], byte('0'+k)) >= 0
+	}
+	pick := func(x, y uint32, k uint, signed bool) int64 {
+		v := (uint64(y)<<32 | uint64(x)) >> (k * n)
+		if signed {
+			return signExtend(v, n)
+		}
+		return int64(zeroExtend(v, n))
+	}
+	return func(x, y, z uint32) uint32 {
+		d, sum := z, z
+		for k := range parts {
+			if !write(k) {
+				continue
+			}
+			v := f(pick(x, y, oa[k], a.signed), pick(x, y, ob[k], b.signed))
+			if in.Has(isa.Sat) {
+				v = clampBits(v, n, signed)
+			}
+			sum += uint32(v)
+			m := uint32(1<<n-1) << (k * n)
+			d = d&^m | uint32(v)<<(k*n)&m
+		}
+		if in.Mode == "add" {
+			return sum
+		}
+		return d
+	}
+}

@@ -1,0 +1,1141 @@
+package tap_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/process"
+	"holdfast/internal/recorder"
+	"holdfast/internal/softgpu/device"
+	"holdfast/internal/tap"
+	"holdfast/internal/trace"
+	"holdfast/internal/wire"
+)
+
+// patience bounds every wait of a test: it is reached only when something is broken.
+const patience = 20 * time.Second
+
+// built holds the shim, the stub driver, the shim's test program and what the benchmark needs, compiled once a test run.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "taptest")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	shim := filepath.Join("..", "..", "shim")
+	sources, err := filepath.Glob(filepath.Join(shim, "*.[ch]"))
+	if err != nil {
+		return dir, err
+	}
+	for _, s := range sources { // so that go test knows what its result depends on
+		if _, err := os.ReadFile(s); err != nil {
+			return dir, err
+		}
+	}
+	stub, null := filepath.Join(dir, "stub"), filepath.Join(dir, "null")
+	if err := os.Mkdir(null, 0o700); err != nil {
+		return dir, err
+	}
+	run := func(commands ...[]string) error {
+		for _, args := range commands {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%v: %w\n%s", args, err, out)
+			}
+		}
+		return nil
+	}
+	first := make(chan error)
+	go func() { first <- run([]string{"sh", filepath.Join(shim, "build.sh"), dir}) }()
+	err = run(
+		[]string{"sh", filepath.Join(shim, "build-stub.sh"), stub},
+		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/null.c", "-o", filepath.Join(null, "libcuda.so.1")},
+		[]string{"gcc", "-O2", "testdata/cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", "testdata/load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", filepath.Join("..", "shim", "testdata", "prog.c"), "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
+	return dir, errors.Join(err, <-first)
+})
+
+// builtIn is the directory that built has made, if it was called.
+var builtIn string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
+	}
+	os.Exit(code)
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc: the shim cannot be built")
+	}
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// gpu starts a software GPU and gives the environment of its programs.
+func gpu(t *testing.T) []string {
+	t.Helper()
+	dir := build(t)
+	socket := filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1}); err != nil || ctx.Err() == nil {
+			t.Errorf("the software GPU ended: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return []string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "stub"), "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_SOFTGPU_SOCKET=" + socket}
+}
+
+// A program is prog, driven by lines.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+func start(t *testing.T, env ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(filepath.Join(build(t), "prog"))}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = &p.stderr
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(4*patience, func() { p.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		timer.Stop()
+		if p.cmd.ProcessState == nil {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+func (p *program) send(format string, args ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.stderr.String())
+	}
+}
+
+// answer reads the numbers of an answer whose first must be 0.
+func (p *program) answer() []uint64 {
+	p.t.Helper()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("the program ended: %v\n%s", err, p.stderr.String())
+	}
+	var out []uint64
+	for _, w := range strings.Fields(line) {
+		n, err := strconv.ParseUint(w, 10, 64)
+		if err != nil {
+			p.t.Fatal(line)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func (p *program) ok(format string, args ...any) []uint64 {
+	p.t.Helper()
+	p.send(format, args...)
+	out := p.answer()
+	if len(out) == 0 || out[0] != 0 {
+		p.t.Fatalf("%s: %v\n%s", fmt.Sprintf(format, args...), out, p.stderr.String())
+	}
+	return out[1:]
+}
+
+func (p *program) quit() {
+	p.t.Helper()
+	p.send("quit")
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.stderr.String())
+	}
+}
+
+// A recording is a recorder with its socket and what it has written.
+type recording struct {
+	t      *testing.T
+	rec    *recorder.Recorder
+	file   bytes.Buffer
+	socket string
+	l      *net.UnixListener
+	served chan error
+}
+
+func record(t *testing.T, caches ...string) *recording {
+	t.Helper()
+	r := &recording{t: t, socket: filepath.Join(t.TempDir(), "s"), served: make(chan error, 1)}
+	var err error
+	if r.l, err = wire.Listen(r.socket); err != nil {
+		t.Fatal(err)
+	}
+	if r.rec, err = recorder.New(&r.file, func(int) []string { return caches }, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { r.served <- r.rec.Serve(context.Background(), r.l) }()
+	return r
+}
+
+// finish ends the recording and gives the processes, and the records in the file by process.
+func (r *recording) finish() ([]*recorder.Process, map[uint32][]trace.Record) {
+	r.t.Helper()
+	r.l.Close()
+	if err := <-r.served; err != nil {
+		r.t.Fatal(err)
+	}
+	list, err := r.rec.Finish()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tr, err := trace.NewReader(&r.file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer tr.Close()
+	records := map[uint32][]trace.Record{}
+	for {
+		rec, err := tr.Next()
+		if err == io.EOF {
+			return list, records
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		records[tr.Process()] = append(records[tr.Process()], rec)
+	}
+}
+
+func word(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func TestRecord(t *testing.T) {
+	env := gpu(t)
+	r := record(t)
+	p := start(t, append(env, "HOLDFAST_TRACE="+r.socket)...)
+	p.ok("init")
+	at := p.ok("alloc 64")[0]
+	p.ok("fill %d 0 64", at)
+	p.ok("stream")
+	p.ok("launch %d 10", at)
+	p.ok("graph %d 0", at+8)
+	p.ok("glaunch 3")
+	handle := p.ok("create %d", 2<<20)[0]
+	va := p.ok("reserve %d", 2<<20)[0]
+	p.ok("map %d %d %d", va, 2<<20, handle)
+	p.ok("launch %d 1", va)
+	p.ok("unmap %d %d", va, 2<<20)
+	p.send("fork") // the child has nothing to record
+	p.answer()
+	p.ok("variable")
+	p.ok("bump 0 2")
+	p.ok("unload 0")
+	p.ok("free %d", at)
+	other := p.ok("alloc 4096")[0]
+	p.ok("launch %d 1", other)
+	if got := p.ok("read %d", other)[0]; got == 0 {
+		t.Error("nothing was launched")
+	}
+	p.quit()
+	list, records := r.finish()
+	if len(list) != 1 {
+		t.Fatalf("%d processes", len(list))
+	}
+	q := list[0]
+	if q.Launches != 16 || q.Launches != q.Counted.Launches || q.Graphs != 3 || q.Counted.Graphs != 3 || q.Copies != q.Counted.Copies || !q.Clean || q.Err != nil {
+		t.Errorf("%+v", q)
+	}
+	s := trace.NewState()
+	texts := map[trace.Digest][]byte{}
+	on := map[uint64]int{}
+	var captured, nodes, graphs int
+	for _, rec := range records[q.Number] {
+		s.Apply(rec)
+		switch rec := rec.(type) {
+		case *trace.Text:
+			texts[rec.Digest] = append(texts[rec.Digest], rec.Bytes...)
+		case *trace.GraphLaunch:
+			graphs++
+			g := s.Graph(rec.Graph)
+			if g == nil || !g.Done || g.Flags&trace.Incomplete != 0 || len(g.Work) < 2 {
+				t.Fatalf("graph %+v", g)
+			}
+		case *trace.Launch:
+			k := s.Kernel(rec.Kernel)
+			if k == nil || rec.Grid != [3]uint32{1, 1, 1} || rec.Block != [3]uint32{1, 1, 1} || rec.Cluster != [3]uint32{1, 1, 1} || rec.Flags&trace.NoParams != 0 {
+				t.Fatalf("launch %+v of %+v", rec, k)
+			}
+			m := s.Image(k.Module)
+			if m == nil || len(m.Texts) != 1 || !bytes.Contains(texts[m.Texts[0].Digest], []byte(".entry "+k.Name+"(")) || m.Texts[0].Arch == 0 {
+				t.Fatalf("kernel %s of %+v", k.Name, m)
+			}
+			if k.Name == "bump" {
+				if len(k.Params) != 0 || len(rec.Params) != 0 {
+					t.Errorf("bump takes %v, given %x", k.Params, rec.Params)
+				}
+				on[0]++
+				continue
+			}
+			if len(k.Params) != 1 || k.Params[0] != (trace.Param{Offset: 0, Size: 8}) {
+				t.Fatalf("kernel %+v", k)
+			}
+			arg := word(rec.Params)
+			switch {
+			case rec.Flags&trace.Node != 0:
+				nodes++
+			case rec.Flags&trace.Captured != 0:
+				captured++
+			default:
+				on[arg]++
+				if s.At(arg) == nil {
+					t.Errorf("%#x was launched on, and there is no memory", arg)
+				}
+			}
+		}
+	}
+	if on[at] != 10 || on[va] != 1 || on[other] == 0 || on[0] != 2 || captured != 2 || nodes != 2 || graphs != 3 {
+		t.Errorf("launches on %v, %d captured, %d nodes, %d graphs", on, captured, nodes, graphs)
+	}
+	if s.At(va) != nil || s.At(other) == nil {
+		t.Errorf("memory at the end: %+v", s.Allocs())
+	}
+	if e, ok := records[q.Number][len(records[q.Number])-1].(*trace.Exit); !ok || e.Flags&trace.Clean == 0 || e.Launches != 16 {
+		t.Errorf("at the end %+v", records[q.Number][len(records[q.Number])-1])
+	}
+	if s := p.stderr.String(); s != "" {
+		t.Errorf("stderr: %s", s)
+	}
+}
+
+// Threads, and a program that is killed while they launch: what is in the file is whole.
+func TestKilled(t *testing.T) {
+	env := gpu(t)
+	r := record(t)
+	p := start(t, append(env, "HOLDFAST_TRACE="+r.socket)...)
+	p.ok("init")
+	p.send("threads 4")
+	p.answer()
+	for n := int64(0); n < 4096; n = r.rec.Bytes() { // some blocks
+		p.ok("alloc 512")
+	}
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	list, records := r.finish()
+	q := list[0]
+	// A thread that was killed may have counted a launch that it did not come to record.
+	if q.Clean || q.Err != nil || q.Launches == 0 || q.Counted.Launches < q.Launches || q.Counted.Launches > q.Launches+4 {
+		t.Errorf("%+v", q)
+	}
+	threads := map[uint32]bool{}
+	for _, rec := range records[q.Number] {
+		if l, ok := rec.(*trace.Launch); ok {
+			threads[l.Thread] = true
+		}
+	}
+	if len(threads) != 4 {
+		t.Errorf("launches of threads %v", threads)
+	}
+}
+
+// dial plays the recorder's end of the conversation up to the tap.
+func dial(t *testing.T, l *net.UnixListener) (*wire.Conn, *tap.Reader) {
+	t.Helper()
+	l.SetDeadline(time.Now().Add(patience))
+	c, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := wire.NewConn(c)
+	t.Cleanup(func() { conn.Close() })
+	_, m, fds, err := conn.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire.CloseAll(fds)
+	if h, ok := m.(*wire.Hello); !ok || h.Flags != wire.HelloTrace {
+		t.Fatalf("%+v", m)
+	}
+	r, err := tap.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	for _, err := range []error{conn.Send(0, &wire.Welcome{Proto: wire.Version}), conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, r.FD())} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn, r
+}
+
+type counter struct {
+	launches int
+	values   []uint64 // of the first parameter that counts
+}
+
+func (c *counter) Module(*tap.Module) error { return nil }
+func (c *counter) Record(rec trace.Record, _ []byte) error {
+	if l, ok := rec.(*trace.Launch); ok {
+		c.launches++
+		c.values = append(c.values, word(l.Params))
+	}
+	return nil
+}
+
+// costs starts the program that only launches, on the driver that does nothing, and returns when it is ready to.
+func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer, out *bufio.Reader, ready func()) {
+	t.Helper()
+	dir := build(t)
+	cmd := exec.Command(filepath.Join(dir, "cost"), strconv.Itoa(launches), strconv.Itoa(rounds), fmt.Sprint(gap))
+	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(dir, "null")), env...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(4*patience, func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		timer.Stop()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	out = bufio.NewReader(stdout)
+	return stdin, out, func() {
+		t.Helper()
+		if line, err := out.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+}
+
+// A program that is ahead of its recorder waits, loses nothing, and says how often; one whose recorder is gone runs on.
+func TestFull(t *testing.T) {
+	l, err := wire.Listen(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const launches = 3 * wire.TapRing / 72
+	in, out, ready := costs(t, launches, 2, 0, "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+l.Addr().String())
+	conn, r := dial(t, l)
+	ready()
+	fmt.Fprintln(in)
+	for n := uint64(0); n == 0; n, _ = r.Waits() {
+		runtime.Gosched()
+	}
+	c := &counter{}
+	for c.launches < launches {
+		if _, err := r.Read(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, v := range c.values[:launches] {
+		if v != uint64(i)+1 {
+			t.Fatalf("the %dth launch is launch %d", i, v)
+		}
+	}
+	if n, total := r.Waits(); n == 0 || total <= 0 {
+		t.Errorf("waited %d times, %v", n, total)
+	}
+	conn.Close() // in the second round
+	if line, err := out.ReadString('\n'); err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// cubin is an ELF file with nothing in it but payload.
+func cubin(payload int) []byte {
+	b := make([]byte, 64+payload+64)
+	for i := range b[64 : 64+payload] {
+		b[64+i] = byte(i * i >> 3)
+	}
+	copy(b, "\x7fELF\x02\x01\x01")
+	binary.LittleEndian.PutUint64(b[40:], uint64(64+payload)) // e_shoff
+	binary.LittleEndian.PutUint16(b[58:], 64)                 // e_shentsize
+	binary.LittleEndian.PutUint16(b[60:], 1)                  // e_shnum
+	return b
+}
+
+// Cubins of all lengths around a block of SHA-256, and what Triton has left beside one of them.
+func TestCubins(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	var files []string
+	digests := map[trace.Digest]int{}
+	for _, payload := range []int{1, 54, 55, 56, 63, 64, 65, 119, 120, 5000, 17 << 20} {
+		name := filepath.Join(dir, fmt.Sprintf("%d.cubin", payload))
+		b := cubin(payload)
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, name)
+		if payload <= 16<<20 {
+			digests[sha256.Sum256(b)] = payload
+		}
+	}
+	ptx := []byte(".version 8.0\n.target sm_90\n")
+	for name, b := range map[string][]byte{"h/k.cubin": cubin(5000), "h/k.ptx": ptx} {
+		name = filepath.Join(cache, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := record(t, cache)
+	cmd := exec.Command(filepath.Join(build(t), "load"), files...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+r.socket)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, records := r.finish()
+	images, texts := 0, 0
+	for _, rec := range records[1] {
+		switch rec := rec.(type) {
+		case *trace.Image:
+			images++
+			payload, ok := digests[rec.Digest]
+			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline || ok && rec.Bytes != uint64(payload+128) || rec.Digest == (trace.Digest{}) {
+				t.Errorf("%+v", rec)
+			}
+		case *trace.Launch:
+			want := make([]byte, 76) // the last is of 4 bytes; what is between parameters is zero
+			for i := range 10 {
+				want[8*i] = 1
+			}
+			if !bytes.Equal(rec.Params, want) {
+				t.Errorf("parameters %x", rec.Params)
+			}
+		}
+	}
+	for _, rec := range records[0] {
+		switch rec := rec.(type) {
+		case *trace.Text:
+			texts++
+		case *trace.Found:
+			if digests[rec.Image] != 5000 || rec.TextRef.Digest != sha256.Sum256(ptx) || rec.Arch != 90 {
+				t.Errorf("%+v", rec)
+			}
+		}
+	}
+	if images != len(files) || texts != 1 {
+		t.Errorf("%d images of %d, %d texts", images, len(files), texts)
+	}
+}
+
+func TestNoRecorder(t *testing.T) {
+	env := gpu(t)
+	p := start(t, append(env, "HOLDFAST_TRACE="+filepath.Join(t.TempDir(), "none"))...)
+	p.ok("init")
+	at := p.ok("alloc 8")[0]
+	p.ok("launch %d 1", at)
+	p.quit()
+	if s := p.stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "is not traced") {
+		t.Errorf("stderr: %q", s)
+	}
+}
+
+// A watched is a held program, and what its watcher was told.
+type watched struct {
+	t       *testing.T
+	p       *program
+	held    *process.Program
+	conn    *wire.Conn
+	l       *net.UnixListener
+	modules chan *tap.Module
+	work    chan *process.Work
+	broken  chan error
+}
+
+func (w *watched) Module(m *tap.Module)    { w.modules <- m }
+func (w *watched) Record(trace.Record)     {}
+func (w *watched) Work(work *process.Work) { w.work <- work }
+func (w *watched) Broken(err error)        { w.broken <- err }
+
+// hold starts a program and plays its daemon.
+func hold(t *testing.T) *watched {
+	t.Helper()
+	env := gpu(t)
+	dir := t.TempDir()
+	l, err := wire.Listen(filepath.Join(dir, "shim.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	p := start(t, append(env, "HOLDFAST_DIR="+dir)...)
+	p.send("init")
+	w := adopt(t, l)
+	w.t, w.p = t, p
+	if got := p.answer(); got[0] != 0 {
+		t.Fatal(got)
+	}
+	return w
+}
+
+// adopt takes a program that says hello.
+func adopt(t testing.TB, l *net.UnixListener) *watched {
+	t.Helper()
+	w := &watched{l: l, modules: make(chan *tap.Module, 100), work: make(chan *process.Work, 100), broken: make(chan error, 10)}
+	c, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.conn = wire.NewConn(c)
+	_, m, fds, err := w.conn.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := m.(*wire.Hello)
+	id, err := process.Identify(hello, int(hello.PID), [16]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.held = process.New(id, "running", slog.New(slog.DiscardHandler))
+	if err := w.held.Attach(w.conn, hello, fds[0]); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- w.held.Serve(func(*process.Program, *wire.Room) uint64 { return 0 }) }()
+	t.Cleanup(func() {
+		w.conn.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *watched) tap(cfg process.TapConfig) *process.Tap {
+	w.t.Helper()
+	t, err := w.held.Tap(w.t.Context(), cfg, w)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+func (w *watched) ask(t *process.Tap, flags uint32) {
+	w.t.Helper()
+	if err := t.Ask(w.t.Context(), flags); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func next[T any](t *testing.T, what string, c chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// value reads device memory behind the program's back.
+func (w *watched) value(addr uint64) uint64 {
+	w.t.Helper()
+	for _, a := range w.held.Allocs() {
+		if addr-a.VA < a.Size {
+			var b [8]byte
+			if _, err := unix.Pread(int(a.File.Fd()), b[:], int64(addr-a.VA)); err != nil {
+				w.t.Fatal(err)
+			}
+			return word(b[:])
+		}
+	}
+	w.t.Fatalf("nobody holds %#x", addr)
+	return 0
+}
+
+func TestAsk(t *testing.T) {
+	w := hold(t)
+	p := w.p
+	at := p.ok("alloc 64")[0]
+	p.ok("fill %d 0 64", at)
+	p.ok("stream")
+	p.ok("graph %d 0", at+8)
+	p.ok("launch %d 1", at)
+	tp := w.tap(process.TapConfig{Spin: time.Millisecond})
+	m := next(t, "the module", w.modules)
+	if m.Kind != trace.CodePTX || len(m.PTX) != 1 || !bytes.Contains(m.PTX[0], []byte(".entry inc(")) || m.Err != nil {
+		t.Fatalf("module %+v", m)
+	}
+	p.ok("launch %d 1", at) // nothing asks yet
+
+	// While frozen: nothing that comes after runs unasked.
+	if _, err := w.held.Freeze(t.Context(), patience); err != nil {
+		t.Fatal(err)
+	}
+	w.ask(tp, wire.AskWrites)
+	p.send("launch %d 1", at)
+	if err := w.held.Thaw(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	work := next(t, "the launch", w.work)
+	if len(work.Parts) != 1 || work.Parts[0].Launch == nil || work.Parts[0].Kernel == nil || work.Parts[0].Kernel.Name != "inc" || work.Parts[0].Module != m ||
+		word(work.Parts[0].Launch.Params) != at || work.Opaque != "" {
+		t.Fatalf("%+v", work)
+	}
+	if v := w.value(at); v != 2 {
+		t.Errorf("it has run unanswered: %d", v)
+	}
+	work.Go()
+	work.Go()
+	if got := p.answer(); got[0] != 0 {
+		t.Fatal(got)
+	}
+	if v := w.value(at); v != 3 {
+		t.Errorf("%d launches ran, want 3", v)
+	}
+	if v := p.ok("read %d", at)[0]; v != 3 { // only reads: does not ask
+		t.Errorf("read %d", v)
+	}
+	p.send("fill %d 7 16", at+16)
+	work = next(t, "the memset", w.work)
+	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 || work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
+		t.Fatalf("%+v", work)
+	}
+	work.Go()
+	p.answer()
+	p.send("glaunch 1")
+	work = next(t, "the graph", w.work)
+	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 || work.Parts[1].Module != m {
+		t.Fatalf("%+v", work)
+	}
+	work.Go()
+	p.answer()
+
+	w.ask(tp, wire.AskWrites|wire.AskReads)
+	p.send("read %d", at)
+	work = next(t, "the copy", w.work)
+	if len(work.Parts) != 1 || work.Parts[0].Copy.Src != at || work.Parts[0].Copy.Flags&trace.DstHost == 0 {
+		t.Fatalf("%+v", work)
+	}
+	work.Go()
+	if got := p.answer(); got[1] != 3 {
+		t.Errorf("read %v", got)
+	}
+	w.ask(tp, 0)
+	p.ok("launch %d 5", at)
+
+	// What waits runs when the watching ends.
+	w.ask(tp, wire.AskWrites)
+	p.send("launch %d 1", at)
+	work = next(t, "the launch", w.work)
+	if err := tp.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.answer()
+	work.Go() // too late, and harmless
+	if v := p.ok("read %d", at)[0]; v != 9 {
+		t.Errorf("%d launches ran, want 9", v)
+	}
+	// Again, without code.
+	tp = w.tap(process.TapConfig{NoCode: true})
+	if m := next(t, "the module", w.modules); len(m.PTX) != 0 {
+		t.Errorf("told with PTX: %+v", m)
+	}
+	w.ask(tp, wire.AskWrites)
+	p.send("launch %d 1", at)
+	next(t, "the launch", w.work).Go()
+	p.answer()
+	select {
+	case err := <-w.broken:
+		t.Error(err)
+	default:
+	}
+	for range 2 {
+		if err := tp.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work.Go()
+	p.quit()
+}
+
+// Nobody answers in time: everything runs on, and it is said.
+func TestPatience(t *testing.T) {
+	w := hold(t)
+	at := w.p.ok("alloc 64")[0]
+	tp := w.tap(process.TapConfig{Patience: 20 * time.Millisecond})
+	w.ask(tp, wire.AskWrites)
+	w.p.send("launch %d 3", at)
+	next(t, "the launch", w.work)
+	if err := next(t, "the end of patience", w.broken); !strings.Contains(err.Error(), "not answered") {
+		t.Error(err)
+	}
+	if got := w.p.answer(); got[0] != 0 {
+		t.Error(got)
+	}
+	w.p.quit()
+}
+
+// The daemon dies while a launch waits for it.
+func TestDaemonDies(t *testing.T) {
+	w := hold(t)
+	at := w.p.ok("alloc 64")[0]
+	tp := w.tap(process.TapConfig{})
+	w.ask(tp, wire.AskWrites)
+	w.p.send("launch %d 3", at)
+	next(t, "the launch", w.work)
+	w.conn.Close()
+	if err := next(t, "the broken tap", w.broken); !errors.Is(err, process.ErrGone) {
+		t.Error(err)
+	}
+	if got := w.p.answer(); got[0] != 0 {
+		t.Error(got)
+	}
+	w.p.quit()
+}
+
+// The same where memory may not be complete: what waits goes on waiting, whoever comes next.
+func TestHold(t *testing.T) {
+	w := hold(t)
+	at := w.p.ok("alloc 64")[0]
+	w.p.ok("write %d 5", at)
+	tp := w.tap(process.TapConfig{})
+	w.ask(tp, wire.AskWrites|wire.AskHold)
+	w.p.send("launch %d 1", at)
+	next(t, "the launch", w.work)
+	w.conn.Close()
+	next(t, "the broken tap", w.broken)
+	again := adopt(t, w.l)
+	if err := again.held.WaitAdopted(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.t = t
+	if v := again.value(at); v != 5 {
+		t.Errorf("the launch has run: %d", v)
+	}
+	w.p.cmd.Process.Kill()
+}
+
+// Many threads ask at once, and are answered out of order and late.
+func TestManyAsk(t *testing.T) {
+	const threads = 8
+	w := hold(t)
+	tp := w.tap(process.TapConfig{Spin: 100 * time.Microsecond})
+	w.ask(tp, wire.AskWrites)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	answered := 0
+	go func() {
+		defer close(ended)
+		var late []*process.Work
+		flush := func() {
+			for i := len(late) - 1; i >= 0; i-- {
+				late[i].Go()
+			}
+			late = late[:0]
+		}
+		for {
+			select {
+			case work := <-w.work:
+				answered++
+				late = append(late, work)
+				if len(late) == 3 {
+					flush()
+				}
+			case <-stop:
+				flush()
+				return
+			default:
+				flush()
+			}
+		}
+	}()
+	w.p.send("threads %d", threads)
+	w.p.answer()
+	for w.held.Counters().Launches < 2000 {
+		w.p.ok("alloc 512")
+	}
+	w.p.send("stop %d", threads)
+	total := w.p.answer()[0]
+	launches := w.held.Counters().Launches
+	if err := tp.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	<-ended
+	if total != launches || uint64(answered) < launches {
+		t.Errorf("%d launches ran, %d were counted, %d things asked", total, launches, answered)
+	}
+	w.p.quit()
+}
+
+// willing answers at once.
+type willing struct{ *watched }
+
+func (willing) Work(w *process.Work) { w.Go() }
+func (willing) Module(*tap.Module)   {}
+
+// BenchmarkLaunch says what a launch costs the program on a driver that does nothing: ns/launch is the best round, mean-ns the mean. At
+// full speed a recorded program is soon as fast as its recorder; with 2 µs between launches, about what a GPU takes, it should not
+// notice it.
+func BenchmarkLaunch(b *testing.B) {
+	dir := build(b)
+	shim := "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so")
+	report := func(b *testing.B, in io.Writer, out *bufio.Reader) {
+		b.Helper()
+		b.ResetTimer()
+		fmt.Fprintln(in)
+		line, err := out.ReadString('\n')
+		var best, mean float64
+		if _, e := fmt.Sscan(line, &best, &mean); err != nil || e != nil {
+			b.Fatal(line, err, e)
+		}
+		b.ReportMetric(best, "ns/launch")
+		b.ReportMetric(mean, "mean-ns")
+		b.ReportMetric(0, "ns/op")
+	}
+	for _, gap := range []float64{0, 2000} {
+		launches, rounds := 10000, 100
+		if gap > 0 {
+			rounds = 20
+		}
+		name := fmt.Sprintf("gap=%v/", gap)
+		b.Run(name+"plain", func(b *testing.B) {
+			in, out, ready := costs(b, launches, rounds, gap)
+			ready()
+			report(b, in, out)
+		})
+		b.Run(name+"held", func(b *testing.B) {
+			home := b.TempDir()
+			l, err := wire.Listen(filepath.Join(home, "shim.sock"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			in, out, ready := costs(b, launches, rounds, gap, shim, "HOLDFAST_DIR="+home)
+			adopt(b, l)
+			ready()
+			report(b, in, out)
+		})
+		b.Run(name+"recorded", func(b *testing.B) {
+			l, err := wire.Listen(filepath.Join(b.TempDir(), "s"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			rec, err := recorder.New(io.Discard, func(int) []string { return nil }, slog.New(slog.DiscardHandler))
+			if err != nil {
+				b.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- rec.Serve(context.Background(), l) }()
+			in, out, ready := costs(b, launches, rounds, gap, shim, "HOLDFAST_TRACE="+l.Addr().String())
+			ready()
+			report(b, in, out)
+			l.Close()
+			<-served
+			list, err := rec.Finish()
+			if err != nil || len(list) != 1 || list[0].Launches != uint64(launches*rounds) {
+				b.Fatal(err, list)
+			}
+			b.ReportMetric(float64(list[0].Waits), "waits")
+		})
+		b.Run(name+"asking", func(b *testing.B) {
+			home := b.TempDir()
+			l, err := wire.Listen(filepath.Join(home, "shim.sock"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			in, out, ready := costs(b, launches, rounds, gap, shim, "HOLDFAST_DIR="+home)
+			w := adopt(b, l)
+			ready()
+			tp, err := w.held.Tap(b.Context(), process.TapConfig{Spin: 100 * time.Microsecond}, willing{w})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := tp.Ask(b.Context(), wire.AskWrites); err != nil {
+				b.Fatal(err)
+			}
+			report(b, in, out)
+			tp.Close(b.Context()) // the program has ended
+		})
+	}
+}
+
+// TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything asking.
+func TestPrograms(t *testing.T) {
+	dir := build(t)
+	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "test", "programs", "*.c"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no programs", err)
+	}
+	stub := filepath.Join(dir, "stub")
+	env := gpu(t)
+	for _, src := range sources {
+		name := strings.TrimSuffix(filepath.Base(src), ".c")
+		var args []string
+		switch name {
+		case "gone", "checkpoint":
+			continue // lose their GPU; drive the driver's checkpoint themselves
+		case "shortlived":
+			args = []string{"40"}
+		}
+		t.Run(name, func(t *testing.T) {
+			exe := filepath.Join(t.TempDir(), name)
+			if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-o", exe, src, "-L"+stub, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			run := func(more string) {
+				t.Helper()
+				cmd := exec.CommandContext(t.Context(), exe, args...)
+				cmd.Env = append(append(os.Environ(), env...), more)
+				timer := time.AfterFunc(2*patience, func() { cmd.Process.Kill() })
+				cmd.WaitDelay = time.Second // its children may keep the pipes open
+				out, err := cmd.CombinedOutput()
+				timer.Stop()
+				if want := "ok " + name + "\n"; err != nil || !strings.HasSuffix(string(out), want) {
+					t.Errorf("%s: %v, printed %q, want %q at the end", more, err, out, want)
+				}
+			}
+			r := record(t)
+			run("HOLDFAST_TRACE=" + r.socket)
+			list, _ := r.finish()
+			for _, q := range list {
+				if q.Err != nil || q.Launches != q.Counted.Launches || q.Graphs != q.Counted.Graphs || q.Copies > q.Counted.Copies || q.Copies+q.Others < q.Counted.Copies {
+					t.Errorf("recorded %+v", q)
+				}
+			}
+
+			if name == "ipc" {
+				return // held memory has no handles
+			}
+			home := t.TempDir()
+			l, err := wire.Listen(filepath.Join(home, "shim.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var held sync.WaitGroup
+			held.Go(func() {
+				for {
+					c, err := l.AcceptUnix()
+					if err != nil {
+						return
+					}
+					held.Go(func() { askAll(t, wire.NewConn(c)) })
+				}
+			})
+			run("HOLDFAST_DIR=" + home)
+			l.Close()
+			held.Wait()
+		})
+	}
+}
+
+// askAll holds one program to its end: everything asks, and is answered at once.
+func askAll(t *testing.T, conn *wire.Conn) {
+	_, m, fds, err := conn.Recv()
+	hello, ok := m.(*wire.Hello)
+	if err != nil || !ok || len(fds) != 1 {
+		wire.CloseAll(fds)
+		conn.Close()
+		return // killed while it said hello
+	}
+	id, err := process.Identify(hello, int(hello.PID), [16]byte{1})
+	if err != nil {
+		conn.Close()
+		return
+	}
+	p := process.New(id, "running", slog.New(slog.DiscardHandler))
+	if err := p.Attach(conn, hello, fds[0]); err != nil {
+		return
+	}
+	served := make(chan struct{})
+	go func() {
+		p.Serve(func(*process.Program, *wire.Room) uint64 { return 0 })
+		close(served)
+	}()
+	// It never leaves the program alone: tapped, asking, frozen meanwhile, untapped, and again.
+	w := willing{&watched{broken: make(chan error, 100)}}
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	var flags = []uint32{wire.AskWrites | wire.AskReads, wire.AskWrites, 0}
+	for round := 0; ; round++ {
+		tp, err := p.Tap(t.Context(), process.TapConfig{Spin: 20 * time.Microsecond, NoCode: round%2 == 1}, w)
+		if err != nil {
+			break
+		}
+		tp.Ask(t.Context(), flags[round%3])
+		<-pace.C
+		if round%4 == 3 {
+			if _, err := p.Freeze(t.Context(), 100*time.Millisecond); err == nil {
+				tp.Ask(t.Context(), flags[(round+1)%3])
+				p.Thaw(t.Context(), 0)
+			}
+			<-pace.C
+		}
+		tp.Close(t.Context())
+		if round%2 == 0 {
+			<-pace.C
+		}
+	}
+	<-served
+	for len(w.broken) > 0 {
+		if err := <-w.broken; !errors.Is(err, process.ErrGone) {
+			t.Errorf("%s: %v", id.Name, err)
+		}
+	}
+	p.Drop()
+}

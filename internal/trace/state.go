@@ -1,0 +1,120 @@
+package trace
+
+import (
+	"slices"
+	"sort"
+)
+
+// A State is what a process has at one point of its trace. It takes the records of one process in order.
+type State struct {
+	images  map[uint64]*Image
+	kernels map[uint32]*Kernel
+	graphs  map[uint32]*GraphState
+	allocs  []Alloc // by address
+}
+
+// A GraphState is an executable graph: its nodes that are work, in the driver's order.
+type GraphState struct {
+	Graph
+	Work []Record // *Launch, *Copy, *Other
+	Done bool     // all nodes were told
+}
+
+// NewState is the state of a process before its first record.
+func NewState() *State {
+	return &State{images: map[uint64]*Image{}, kernels: map[uint32]*Kernel{}, graphs: map[uint32]*GraphState{}}
+}
+
+// maxGraphWork bounds what a hostile trace can make a graph of.
+const maxGraphWork = 1 << 20
+
+// Apply takes note of one record. It keeps the record.
+func (s *State) Apply(r Record) {
+	switch r := r.(type) {
+	case *Image:
+		s.images[r.ID] = r
+	case *Unload:
+		delete(s.images, r.Module)
+	case *Kernel:
+		s.kernels[r.ID] = r
+	case *Alloc:
+		s.alloc(r)
+	case *Free:
+		s.free(r)
+	case *Graph:
+		s.graphs[r.ID] = &GraphState{Graph: *r}
+	case *GraphEnd:
+		if g := s.graphs[r.ID]; g != nil {
+			g.Done = true
+		}
+	case *GraphFree:
+		delete(s.graphs, r.ID)
+	case *Launch:
+		s.node(r.Flags, r.Cell, r)
+	case *Copy:
+		s.node(r.Flags, r.Cell, r)
+	case *Other:
+		s.node(r.Flags, r.Cell, r)
+	}
+}
+
+func (s *State) node(flags uint16, graph uint32, r Record) {
+	if g := s.graphs[graph]; flags&Node != 0 && g != nil {
+		if len(g.Work) == maxGraphWork {
+			g.Flags |= Incomplete
+			return
+		}
+		g.Work = append(g.Work, r)
+	}
+}
+
+// Image is the code of a module that is loaded, or nil.
+func (s *State) Image(id uint64) *Image { return s.images[id] }
+
+// Kernel is the kernel of that number, or nil.
+func (s *State) Kernel(id uint32) *Kernel { return s.kernels[id] }
+
+// Graph is the executable graph of that number, or nil.
+func (s *State) Graph(id uint32) *GraphState { return s.graphs[id] }
+
+// Allocs is the memory there is, by address; none overlap. It is valid until the next Apply.
+func (s *State) Allocs() []Alloc { return s.allocs }
+
+// At is the allocation that holds addr, or nil.
+func (s *State) At(addr uint64) *Alloc {
+	i := sort.Search(len(s.allocs), func(i int) bool { return s.allocs[i].Addr > addr }) - 1
+	if i < 0 || addr-s.allocs[i].Addr >= s.allocs[i].Bytes {
+		return nil
+	}
+	return &s.allocs[i]
+}
+
+func (s *State) alloc(a *Alloc) {
+	if a.Bytes == 0 || a.Addr+a.Bytes < a.Addr {
+		return
+	}
+	s.cut(a.Addr, a.Addr+a.Bytes) // what was there ended unseen
+	i := sort.Search(len(s.allocs), func(i int) bool { return s.allocs[i].Addr >= a.Addr })
+	s.allocs = slices.Insert(s.allocs, i, *a)
+}
+
+func (s *State) free(f *Free) {
+	if f.Bytes > 0 {
+		s.cut(f.Addr, f.Addr+f.Bytes)
+		return
+	}
+	i := sort.Search(len(s.allocs), func(i int) bool { return s.allocs[i].Addr >= f.Addr })
+	if i < len(s.allocs) && s.allocs[i].Addr == f.Addr {
+		s.allocs = slices.Delete(s.allocs, i, i+1)
+	}
+}
+
+// cut removes everything that touches [lo, hi).
+func (s *State) cut(lo, hi uint64) {
+	i := sort.Search(len(s.allocs), func(i int) bool { return s.allocs[i].Addr+s.allocs[i].Bytes > lo })
+	j := i
+	for j < len(s.allocs) && s.allocs[j].Addr < hi {
+		j++
+	}
+	s.allocs = slices.Delete(s.allocs, i, j)
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Run every fuzz target of the tree for a short while: fuzz-smoke.sh [TIME]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${1:-5s}
+go=${GO:-go}
+
+# file:func FuzzName(
+targets=$(grep -rn --include='*_test.go' -oE '^func Fuzz[A-Za-z0-9_]+' cmd internal ptx test | sed -E 's|/[^/]*:[0-9]+:func | |' | sort -u)
+[ -n "$targets" ] || { echo 'fuzz-smoke: no fuzz target found' >&2; exit 1; }
+n=0
+while read -r dir name; do
+	out=$("$go" test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" 2>&1) || {
+		printf '%s\n' "$out" >&2
+		echo "fuzz-smoke: $dir $name fails" >&2
+		exit 1
+	}
+	n=$((n + 1))
+done <<<"$targets"
+echo "fuzz-smoke: $n targets, $time each: ok"

@@ -1,0 +1,225 @@
+// Package test runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs know nothing of it:
+// they run on a real driver as well (cc programs/X.c -lcuda -lpthread).
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/internal/softgpu/device"
+)
+
+// serveVariable makes this test binary the software GPU on the socket that it names.
+const serveVariable = "HOLDFAST_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(serveVariable); path != "" {
+		if err := serve(context.Background(), path, device.Config{Idle: 2 * time.Second}); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(runAll(m))
+}
+
+// built is where the stub and the programs are.
+var built string
+
+func runAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "holdfast-driver-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	built = dir
+	return m.Run()
+}
+
+var build = sync.OnceValue(func() error {
+	if out, err := exec.Command("sh", "../build-stub.sh", built).CombinedOutput(); err != nil {
+		return errors.New(string(out))
+	}
+	sources, err := filepath.Glob("programs/*.c")
+	if err != nil {
+		return err
+	}
+	for _, src := range sources {
+		out, err := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program(src), src,
+			"-L"+built, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput()
+		if err != nil {
+			return errors.New(string(out))
+		}
+	}
+	return nil
+})
+
+func program(src string) string {
+	return filepath.Join(built, strings.TrimSuffix(filepath.Base(src), ".c"))
+}
+
+func needBuild(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler")
+	}
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func serve(ctx context.Context, path string, cfg device.Config) error {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	return device.Serve(ctx, l, cfg)
+}
+
+// gpu starts a software GPU of the test's own and returns its socket and what stops it.
+func gpu(t *testing.T) (path string, stop func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := device.Config{Memory: 1 << 30}
+	if testing.Verbose() {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- device.Serve(ctx, l, cfg) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("server:", err)
+		}
+	})
+	t.Cleanup(stop)
+	return path, stop
+}
+
+func command(ctx context.Context, socket, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program(name), args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+built, "HOLDFAST_SOFTGPU_SOCKET="+socket)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", filepath.Base(cmd.Path), err, out)
+	}
+	return string(out)
+}
+
+func TestPrograms(t *testing.T) {
+	needBuild(t)
+	sources, err := filepath.Glob("programs/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, _ := gpu(t)
+	t.Run("all", func(t *testing.T) { // ends when the parallel ones have
+		for _, src := range sources {
+			name := strings.TrimSuffix(filepath.Base(src), ".c")
+			var args []string
+			switch name {
+			case "gone": // has a test of its own
+				continue
+			case "shortlived":
+				args = []string{"150"}
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				out := run(t, command(t.Context(), socket, name, args...))
+				want := "ok " + name + "\n"
+				if name == "print" {
+					want = "hello 0 1.50\nhello 1 1.50\nhello 2 1.50\nand then\n" + want
+				}
+				if out != want {
+					t.Errorf("printed %q, want %q", out, want)
+				}
+			})
+		}
+	})
+}
+
+// The device dies under a program that waits for a kernel: one line on stderr, errors, no crash.
+func TestServerGone(t *testing.T) {
+	needBuild(t)
+	socket, stop := gpu(t)
+	cmd := command(t.Context(), socket, "gone")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(stdout)
+	if line, err := r.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("printed %q, %v", line, err)
+	}
+	stop()
+	rest, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || string(rest) != "ok gone\n" {
+		t.Errorf("%v, printed %q\n%s", err, rest, stderr.String())
+	}
+	if n := strings.Count(stderr.String(), "\n"); n != 1 || !strings.Contains(stderr.String(), "lost its server") {
+		t.Errorf("stderr: %q, want one line", stderr.String())
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	needBuild(t)
+	out, err := command(t.Context(), filepath.Join(t.TempDir(), "none.sock"), "vecadd").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no server at") || !strings.Contains(string(out), "802") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A program may start its GPU by itself, and several may at once.
+func TestStartsServer(t *testing.T) {
+	needBuild(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A path that is too long for a socket address goes through a descriptor of its directory; the server gets it relative.
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			cmd := command(t.Context(), filepath.Join(dir, "gpu.sock"), "vecadd")
+			cmd.Env = append(cmd.Env, "HOLDFAST_SOFTGPU_EXEC=cd '"+dir+"' && "+serveVariable+"=gpu.sock '"+self+"'")
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ok vecadd\n" {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,67 @@
+/* A fork before the driver is initialised is a program of its own; after it, the child has no device and nothing of the parent's, but may
+ * start another program. */
+#include "test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+/* Open descriptors, the one that counts left out. */
+static int descriptors(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	CHECK(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n - 1;
+}
+
+static int program(void)
+{
+	CUcontext ctx = start(NULL);
+	CUdeviceptr p;
+	CU(cuMemAlloc_v2(&p, 400));
+	fill(function(load(), "fill"), p, 100, 3, NULL);
+	check_words(p, 100, 3, "program");
+	CU(cuCtxDestroy_v2(ctx));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return program();
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(program());
+	reap(pid);
+
+	int before = descriptors();
+	CUcontext ctx = start(NULL);
+	void *pinned;
+	CUdeviceptr p;
+	CU(cuMemAllocHost_v2(&pinned, 4096));
+	CU(cuMemAlloc_v2(&p, 400));
+	fill(function(load(), "fill"), p, 100, 9, NULL);
+	bool is_soft = soft();
+	pid = fork();
+	if (pid == 0) {
+		CUdeviceptr q;
+		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuInit(0));
+		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&q, 400));
+		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
+		if (is_soft)
+			CHECK(descriptors() == before);
+		int version;
+		CU(cuDriverGetVersion(&version)); /* what needs no device still answers */
+		reap(again((char *[]){argv[0], "program", NULL}));
+		exit(0); /* with exit handlers */
+	}
+	reap(pid);
+	check_words(p, 100, 9, "parent after fork");
+	reap(again((char *[]){argv[0], "program", NULL}));
+	check_words(p, 100, 9, "parent after exec");
+	CU(cuCtxDestroy_v2(ctx));
+	return finish("forks");
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/internal/daemon/api"
+)
+
+// Restored on demand, a program computes what it would have: launches wait for what they need, and those of which nothing is
+// known for everything.
+func TestRestoreOnDemand(t *testing.T) {
+	s := newSite(t)
+	r := s.train("train", 1500, "--pad", "64")
+	r.reach(100)
+	s.ok("checkpoint", "train", "-o", s.path("img"), "--json")
+	r.wait()
+	s.ok("daemon", "stop", "--force") // so that it cannot be warm
+	again := *r
+	again.program = s.launch(r.name, "restore", s.path("img"), "--on-demand")
+	again.done()
+	again.mustEqualReference("--pad", "64")
+	s.until("the daemon says that all was filled", func() bool { return strings.Contains(s.daemonLog(), "restored on demand") })
+}
+
+// The memory is right whatever is asked of it first, and a checkpoint of the program that came back so is good.
+func TestRestoreOnDemandWhole(t *testing.T) {
+	s := newSite(t)
+	r := s.teller("teller")
+	for range 3 {
+		r.tell("alloc 32")
+	}
+	r.tell("fill 9")
+	sum := r.tell("sum")
+	s.ok("checkpoint", "teller", "-o", s.path("img"))
+	r.wait()
+	s.ok("daemon", "stop", "--force")
+	again := r.restoredOnDemand(s.path("img"))
+	again.tell("alloc 1") // memory that is of no image
+	again.tell("free 3")
+	if got := again.tell("sum"); got != sum {
+		t.Fatalf("sum %s, want %s", got, sum)
+	}
+	s.until("the memory is there", func() bool {
+		p := s.process("teller")
+		return p != nil && p.State == api.StateRunning
+	})
+	s.ok("checkpoint", "teller", "-o", s.path("img2"))
+	again.wait()
+	last := again.restored(s.path("img2"))
+	if got := last.tell("sum"); got != sum {
+		t.Fatalf("after another checkpoint: sum %s, want %s", got, sum)
+	}
+}
+
+// A damaged image is found while the program runs already: it is ended before it has used a wrong byte, and the image can be
+// restored when it is repaired.
+func TestRestoreOnDemandDamage(t *testing.T) {
+	s := newSite(t)
+	r := s.teller("teller")
+	r.tell("alloc 64")
+	r.tell("fill 5")
+	sum := r.tell("sum")
+	img := s.path("img")
+	s.ok("checkpoint", "teller", "-o", img)
+	r.wait()
+	s.ok("daemon", "stop", "--force")
+	chunks, err := filepath.Glob(filepath.Join(img, "chunks", "*", "*"))
+	if err != nil || len(chunks) == 0 {
+		t.Fatal(chunks, err)
+	}
+	file := chunks[len(chunks)/2]
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := append([]byte(nil), good...)
+	bad[len(bad)/3] ^= 4
+	overwrite(t, file, bad)
+	again := r.restoredOnDemand(img)
+	again.send("sum") // which needs all of it
+	again.wait()
+	if again.status == 0 {
+		t.Error("a program without its memory ended well")
+	}
+	s.until("the daemon names the chunk", func() bool {
+		_, text, _ := strings.Cut(s.daemonLog(), "restore on demand failed")
+		return strings.Contains(text, filepath.Base(file))
+	})
+	overwrite(t, file, good)
+	// What was asked of the one that ended is still asked of this one.
+	last := again.restored(img)
+	if got := last.tell("sum"); got != sum {
+		t.Fatalf("sum %s, want %s", got, sum)
+	}
+}
+
+func (r *teller) restoredOnDemand(dir string) *teller {
+	r.s.t.Helper()
+	n := *r
+	n.program = r.s.launch(r.name, "restore", dir, "--on-demand")
+	return &n
+}
+
+func (s *site) daemonLog() string {
+	data, err := os.ReadFile(filepath.Join(s.dir, "daemon.log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(data)
+}
