@@ -149,7 +149,8 @@ func (c *checker) path() {
 	p := &c.s.path
 	n := len(p.blocks)
 	for i := range p.ops {
-		if i == 0 {
+		if i == 0 { // none: other operations name it where they have no argument
+			c.need(p.ops[0] == instr{}, "operation", 0)
 			continue
 		}
 		c.instr(&p.ops[i], i, len(p.ops), 1)

@@ -77,6 +77,19 @@ func TestCodec(t *testing.T) {
 	}
 }
 
+// Operation 0 stands for an argument that is not there, so it must have none itself.
+func TestDecodeOperationNone(t *testing.T) {
+	s := summaryOf(t, "axpy")
+	s.path.ops[0] = instr{op: opAdd, w: 64, a: int32(len(s.path.ops)) + 8}
+	b, err := s.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := new(Summary).UnmarshalBinary(b); err == nil {
+		t.Error("an operation 0 that computes something is accepted")
+	}
+}
+
 // What decodes can be evaluated, whatever it is.
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"axpy", "gridstride", "scratch", "atomics"} {
