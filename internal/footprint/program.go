@@ -316,7 +316,9 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 			continue
 		}
 		for _, g := range c.kernel.guards(x) {
-			all = append(all, c.guard(g, 0))
+			if len(g.f.terms) > 0 { // else a comparison of a value with itself
+				all = append(all, c.guard(g, 0))
+			}
 		}
 	}
 	for i, l := range c.f.Loops.Loops {
