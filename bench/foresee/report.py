@@ -134,9 +134,6 @@ if traces:
 
 if bench["false_negatives"]:
     print("## False negatives\n")
-    print("By kernel; a report has at most twenty of each cause.\n")
-    seen = {}
-    for x in bench["false_negatives"]:
-        if "mutant" not in x:
-            seen.setdefault((x["application"], x["kernel"], x["cause"]), x)
-    table(["application", "kernel", "cause", "reason"], [[a, f"`{k[:60]}`", c, x["reason"]] for (a, k, c), x in sorted(seen.items())])
+    print("By kernel, those with most instances first; `bench idempotence --json` lists all.\n")
+    most = sorted(bench["false_negatives"], key=lambda x: (-x["instances"], x["application"], x["kernel"]))
+    table(["application", "kernel", "instances", "cause", "reason"], [[x["application"], f"`{x['kernel'][:60]}`", n(x["instances"]), x["cause"], x["reason"]] for x in most[:60]])

@@ -107,9 +107,6 @@ func (w *worker) mutant(x *corpus.Mutant, i int, m *module, s *footprint.Summary
 	return nil
 }
 
-// listed is how many false negatives of one cause a report lists.
-const listed = 20
-
 // compare counts what the verdict in w.in on launch l of a is worth. Reads of constants need not be foreseen: they are no device
 // memory of the program's. x says where the launch comes from.
 func (w *worker) compare(f *corpus.Finding, m *module, a *corpus.Application, l *corpus.Launch, x Mistake) {
@@ -160,9 +157,13 @@ func (w *worker) compare(f *corpus.Finding, m *module, a *corpus.Application, l 
 	if refuted {
 		w.r.Refuted = append(w.r.Refuted, &x)
 	}
-	if key := in.Verdict.String() + in.Cause.Key(); falseNegative && w.shown[key] < listed {
-		w.shown[key]++
-		w.r.FalseNegatives = append(w.r.FalseNegatives, &x)
+	if falseNegative && x.Mutant == "" {
+		key := x.Application + "\n" + x.Kernel + "\n" + x.Reason
+		if w.shown[key] == nil {
+			w.shown[key] = &x
+			w.r.FalseNegatives = append(w.r.FalseNegatives, &x)
+		}
+		w.shown[key].Instances++
 	}
 	if missed != "" {
 		y := x

@@ -41,15 +41,15 @@ type Measurement struct {
 	o     Options
 	mu    sync.Mutex
 	r     *Report
-	keys  map[string]bool // of instances and mutants
-	shown map[string]int  // false negatives, by cause
+	keys  map[string]bool     // of instances and mutants
+	shown map[string]*Mistake // false negatives, by application, kernel and reason
 	clock clock
 }
 
 // New begins a measurement.
 func New(o Options) *Measurement {
 	return &Measurement{o: o, r: &Report{Total: newRow("total", ""), Opaque: newRow("without PTX", ""), Applications: []*Row{},
-		FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{}, shown: map[string]int{}}
+		FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{}, shown: map[string]*Mistake{}}
 }
 
 // Report is what was measured until now.

@@ -117,6 +117,7 @@ type Mistake struct {
 	Reason      string `json:"reason"`
 	Truth       string `json:"truth"`
 	Why         string `json:"why"`
+	Instances   int    `json:"instances,omitempty"` // of the kernel, with this reason; Launch is the first
 }
 
 // A Report is everything that was measured.
@@ -127,7 +128,7 @@ type Report struct {
 	Latency        Latency    `json:"latency"`
 	FalsePositives []*Mistake `json:"false_positives"`
 	Refuted        []*Mistake `json:"refuted"`
-	FalseNegatives []*Mistake `json:"false_negatives"` // of each cause, so many that one can look at them
+	FalseNegatives []*Mistake `json:"false_negatives"` // mutants left out; one of each kernel and reason
 	Missed         []*Mistake `json:"missed_ranges"`
 }
 
