@@ -846,6 +846,10 @@ func (b *builder) ref(x *ptx.Ref) []Operand {
 	if x.Name == "WARP_SZ" {
 		return []Operand{Int(32)}
 	}
+	if strings.Contains(x.Comp, "::") { // the lexer takes it for a qualifier
+		b.fail("%s has no part %s", x.Name, x.Comp)
+		return []Operand{{}}
+	}
 	if r, ok := b.register(x.Name); ok {
 		if r.v.Vec > 1 && r.v.Vec <= 8 {
 			if i, ok := components[x.Comp]; ok && i < r.v.Vec {
