@@ -9,7 +9,7 @@ import (
 
 // Version changes whenever the analysis, or the form of its summaries, does: summaries of
 // other versions are made anew.
-const Version = 2
+const Version = 3
 
 const magic = "holdfast footprint\n"
 
@@ -189,7 +189,7 @@ func (c *codec) program(p *program) {
 		integer(c, &x.wrap)
 	})
 	list(c, &p.exits, func(x *pexit) { c.ints(&x.v, &x.form, &x.rest, &x.step); c.bounds(&x.in); c.flag(&x.not0) })
-	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1) })
+	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds) })
 	list(c, &p.steps, func(x *pstep) { c.flag(&x.guard); integer(c, &x.index) })
 	list(c, &p.accs, func(x *pacc) {
 		integer(c, &x.kind)

@@ -9,6 +9,7 @@ type machine struct {
 	cluster [3]uint32
 	regs    []int64
 	vars    []bounds
+	rounds  []int64  // of counters: the most that they reach anywhere in the launch
 	proven  []uint32 // of checks: the context in which they were found to hold
 	active  []uint32 // of guards with several terms
 	within  []bounds // of those guards: their terms
@@ -52,6 +53,10 @@ func (m *machine) grow(p *program) {
 	m.p = p
 	m.regs = resize(m.regs, len(p.ops))
 	m.vars = resize(m.vars, len(p.vars))
+	m.rounds = resize(m.rounds, len(p.vars))
+	for i := range m.rounds {
+		m.rounds[i] = far
+	}
 	m.within = resize(m.within, len(p.guards))
 	m.exits = resize(m.exits, len(p.exits))
 	m.results = resize(m.results, len(p.accs))
@@ -174,7 +179,17 @@ func (m *machine) context(i int) {
 		if st := p.steps[s]; st.guard {
 			m.guard(st.index)
 		} else {
-			m.vars[st.index] = m.variable(&p.vars[st.index])
+			b := m.variable(&p.vars[st.index])
+			if p.vars[st.index].kind == vCounter {
+				b.hi = min(b.hi, m.rounds[st.index])
+			}
+			m.vars[st.index] = b
+		}
+	}
+	if v := x.rounds - 1; v >= 0 {
+		m.rounds[v] = 0 // no thread enters the loop
+		if !m.dead {
+			m.rounds[v] = max(0, m.vars[v].hi)
 		}
 	}
 	for a := x.a0; a < x.a1; a++ {

@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -93,6 +94,7 @@ type pctx struct {
 	c0, c1 int32 // lists: conditions, as 2*register + (1: it must not hold)
 	s0, s1 int32 // steps
 	a0, a1 int32 // accesses
+	rounds int32 // 1 + the counter that is bounded here for all contexts that follow; 0 = none
 }
 
 // A pstep evaluates a variable, or (guard) applies a guard.
@@ -301,6 +303,7 @@ type scope struct {
 	conds  []int32
 	guards []int32
 	vars   map[varID]bool
+	in     []int64 // the loops around the access
 }
 
 // scopeOf finds the guards that tell something about an access, and the variables to be
@@ -325,6 +328,7 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 		if !c.f.Dom.Dominates(l.Header.Index, a.block.Index) {
 			continue
 		}
+		s.in = append(s.in, int64(i))
 		if _, ok := c.varOf[c.counterKey(int64(i))]; !ok {
 			continue
 		}
@@ -430,12 +434,14 @@ func (c *compiler) compile(list []*access) {
 		for v := range s.vars {
 			all[i].vars[v] = true
 		}
+		all[i].in = slices.DeleteFunc(all[i].in, func(l int64) bool { return !slices.Contains(s.in, l) })
 		return i
 	}
 	where := map[*access]int{}
 	for _, a := range list {
 		where[a] = of(a)
 	}
+	c.entries(all)
 	by := make([][]*bundle, len(all))
 	for i := range all {
 		var part []*access
@@ -470,6 +476,39 @@ func (c *compiler) compile(list []*access) {
 		c.p.ctxs = append(c.p.ctxs, x)
 	}
 	c.candidates()
+}
+
+// entries adds a context for every loop whose counter is used behind the loop. An access there may be reached
+// without entering the loop, so that its own facts do not say what holds wherever the loop is entered; but only where
+// it is entered does the counter have a value. Blocks are in reverse postorder: a loop's bound is there before it is
+// needed for another one.
+func (c *compiler) entries(all []scope) {
+	behind := map[int64]bool{}
+	for _, s := range all {
+		for v := range s.vars {
+			if x := c.vars[v]; x.kind == vCounter && !slices.Contains(s.in, x.imm) {
+				behind[x.imm] = true
+			}
+		}
+	}
+	var list []int64
+	for l := range behind {
+		list = append(list, l)
+	}
+	header := func(l int64) *ir.Block { return c.f.Loops.Loops[l].Header }
+	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(header(a).Index, header(b).Index) })
+	for _, l := range list {
+		v := c.varOf[c.counterKey(l)]
+		s := c.scopeOf(&access{facts: c.facts[header(l).Index], block: header(l)}, c.varForm(v))
+		x := pctx{c0: int32(len(c.p.lists)), rounds: c.variableIndex(v) + 1}
+		c.p.lists = append(c.p.lists, s.conds...)
+		x.c1 = int32(len(c.p.lists))
+		x.s0 = int32(len(c.p.steps))
+		c.steps(s)
+		x.s1 = int32(len(c.p.steps))
+		x.a0, x.a1 = int32(len(c.p.accs)), int32(len(c.p.accs))
+		c.p.ctxs = append(c.p.ctxs, x)
+	}
 }
 
 // base is 1 + the register of the only pointer in an address.

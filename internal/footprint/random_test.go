@@ -100,6 +100,17 @@ func (g *generator) block(depth int) []stmt {
 			s.body = g.block(depth - 1)
 			g.known = g.known[:known]
 			list = append(list, s)
+			if g.r.IntN(2) == 0 {
+				g.known = append(g.known, s.d)
+			}
+		case depth == 0 && k == 6:
+			// A loop that is entered under a condition, as compilers cut one in two: its counter has a value behind it,
+			// too.
+			d := g.fresh()
+			l := stmt{op: "loop", d: d, a: d, b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)), rel: rels[[...]int{0, 2, 7, 7}[g.r.IntN(4)]]}
+			l.body = []stmt{{op: "ld", a: d, b: g.r.IntN(2)}}
+			s := stmt{op: "if", a: g.any(), b: l.b, rel: rels[g.r.IntN(len(rels))], body: []stmt{l}}
+			list = append(list, stmt{op: "add", d: d, a: s.a, isConst: true}, s, stmt{op: "ld", a: d, b: g.r.IntN(2)})
 		default:
 			list = append(list, g.arith())
 		}
