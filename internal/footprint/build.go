@@ -251,7 +251,9 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 	case ir.Mov:
 		w = k.widthOf(in.Defs[0])
 		return []exprID{k.operand(in.Args[0], w)}
-	case ir.ToGeneric, ir.FromGeneric:
+	case ir.ToGeneric:
+		return []exprID{k.toGeneric(in)}
+	case ir.FromGeneric:
 		return []exprID{k.operand(in.Args[0], k.widthOf(in.Defs[0]))}
 	case ir.Pack:
 		return k.pack(in)
@@ -336,6 +338,33 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 		return []exprID{k.shift(pick(opShrU, opShrS), w, arg(0), k.operand(in.Args[1], 32))}
 	}
 	return nil
+}
+
+// toGeneric is an address of a space as a generic one. That it is an address of that space is all that is
+// needed to tell it from global memory, so where the variable has been lost (code without
+// optimisation computes with the lower 32 bits of shared addresses) a variable without a name stands for it.
+func (k *kernel) toGeneric(in *ir.Inst) exprID {
+	e := k.operand(in.Args[0], 64)
+	if in.Space != ir.Shared && in.Space != ir.Cluster && in.Space != ir.Local || k.linear[e].sym != 0 {
+		return e
+	}
+	if x := k.exprs[e]; x.op == opZext && k.exprs[x.a].op == opTrunc {
+		// Addresses of these spaces have 32 bits.
+		whole := k.exprs[x.a].a
+		if f := k.linear[whole]; k.width(whole) == 64 && f.sym != 0 && k.symbols[f.sym-1].space == in.Space && len(f.terms) == 0 {
+			if c, ok := k.constant(f.c); ok && c >= 0 && c < 1<<31 {
+				return whole
+			}
+		}
+	}
+	name := "some " + in.Space.String() + " variable" // no name of PTX
+	i, ok := k.symOf[name]
+	if !ok {
+		i = int64(len(k.symbols))
+		k.symOf[name] = i
+		k.symbols = append(k.symbols, symbol{name, in.Space, 0})
+	}
+	return k.binary(opAdd, 64, k.intern(expr{op: opSymbol, w: 64, imm: i}), e)
 }
 
 func (k *kernel) isPred(x ir.Operand) bool {
