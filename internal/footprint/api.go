@@ -59,6 +59,9 @@ type Launch struct {
 	Contained bool
 	// Globals are where the variables of Summary.Globals lie, in that order; nil: not known.
 	Globals []Range
+	// Known is memory whose contents are known, sorted and disjoint; it may be nil. Indices and pointers that are loaded
+	// from it have bounds.
+	Known []Known
 }
 
 // A Witness shows that an instance is not idempotent: the instruction at Read reads byte
@@ -85,6 +88,7 @@ type Instance struct {
 	Witness Witness // of NotIdempotent
 
 	unplaced bool // something is written, but not in Writes
+	hull     [1]Range
 
 	s *Summary
 	m machine

@@ -454,7 +454,7 @@ func (k *kernel) unpack(in *ir.Inst) []exprID {
 	return list
 }
 
-// load is the value of a parameter; any other load is unknown.
+// load is the value of a parameter, or one that memory holds.
 func (k *kernel) load(b *ir.Block, in *ir.Inst) []exprID {
 	w := uint8(min(in.Type.Width, 64))
 	if w < 8 {
@@ -470,6 +470,12 @@ func (k *kernel) load(b *ir.Block, in *ir.Inst) []exprID {
 		e := none
 		if ok && in.Type.Width <= 64 {
 			e = k.intern(expr{op: opParam, w: w, imm: off + int64(i)*int64(w/8)})
+		} else if f := k.loadedFrom(in, i); f != nil {
+			unsigned := int64(0)
+			if w < 32 && in.Type.Kind != ir.Signed {
+				unsigned = 1
+			}
+			e = k.loaded(w, b, loaded{f, unsigned})
 		} else {
 			e = k.unknown(w, b)
 		}

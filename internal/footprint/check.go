@@ -10,6 +10,8 @@ func (s *Summary) check() error {
 		return fmt.Errorf("the head of %s is not as it should be", s.Name)
 	}
 	c.program()
+	c.p = &s.tables
+	c.program()
 	c.path()
 	return c.err
 }
@@ -71,7 +73,7 @@ func (c *checker) program() {
 	}
 	for i, x := range p.vars {
 		n := len(p.args)
-		ok := x.kind <= vBits && (x.kind != vThread || x.imm >= 0 && x.imm < numCoordinates)
+		ok := x.kind <= vTable && (x.kind != vThread || x.imm >= 0 && x.imm < numCoordinates)
 		if x.kind == vCounter {
 			n = len(p.exits)
 		}
@@ -99,7 +101,7 @@ func (c *checker) program() {
 		c.need(within(x.form, len(p.forms)), "check", i)
 	}
 	for i, x := range p.guards {
-		ok := within(x.form, len(p.forms)) && x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)) && span(0, x.exit, len(p.exits))
+		ok := within(x.form, len(p.forms)) && x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)) && span(0, x.exit, len(p.exits)) && span(0, x.rest, len(p.forms))
 		c.need(ok && (c.err != nil || p.forms[x.form].t1 > p.forms[x.form].t0), "guard", i)
 	}
 	for i, x := range p.exits {

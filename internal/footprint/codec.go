@@ -166,6 +166,10 @@ func (c *codec) summary(s *Summary) {
 	c.flag(&s.guessWrites)
 	integer(c, &s.loops)
 	c.program(&s.prog)
+	c.flag(&s.reads)
+	if s.reads {
+		c.program(&s.tables)
+	}
 	c.path(&s.path)
 }
 
@@ -183,7 +187,7 @@ func (c *codec) program(p *program) {
 	list(c, &p.cands, func(x *cand) { c.ints(&x.guard, &x.pos) })
 	list(c, &p.checks, func(x *pcheck) { integer(c, &x.form); c.bounds(&x.in) })
 	list(c, &p.guards, func(x *pguard) {
-		c.ints(&x.form, &x.top, &x.exit)
+		c.ints(&x.form, &x.top, &x.exit, &x.rest)
 		c.bounds(&x.in)
 		c.flag(&x.not0)
 		integer(c, &x.wrap)

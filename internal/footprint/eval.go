@@ -19,6 +19,12 @@ type machine struct {
 	dead    bool // no thread comes to the context in hand
 	results []extent
 
+	// Of programs that know contents of memory (known.go):
+	relied []Range    // what was read of them
+	values []int64    // sets of values
+	sets   []valueSet // of variables
+	pieces []Range    // of extents
+
 	walk     walker
 	boxes    []boxes
 	launches uint32 // how many were evaluated
@@ -37,7 +43,8 @@ type extent struct {
 	region int32 // 0: addresses; else 1 + a variable whose address is not known, and offsets in it
 	lo, hi uint64
 	ctx    int32
-	whole  bool // all of an allocation: Launch.Contained
+	whole  bool  // all of an allocation: Launch.Contained
+	p0, p1 int32 // it is one of these parts, in machine.pieces; lo and hi are around them
 }
 
 type extentState uint8
@@ -178,9 +185,11 @@ func (m *machine) context(i int) {
 	for s := x.s0; s < x.s1 && !m.dead; s++ {
 		if st := p.steps[s]; st.guard {
 			m.guard(st.index)
+		} else if v := &p.vars[st.index]; v.kind == vTable {
+			m.vars[st.index] = m.table(st.index, v)
 		} else {
-			b := m.variable(&p.vars[st.index])
-			if p.vars[st.index].kind == vCounter {
+			b := m.variable(v)
+			if v.kind == vCounter {
 				b.hi = min(b.hi, m.rounds[st.index])
 			}
 			m.vars[st.index] = b
@@ -452,6 +461,9 @@ func (m *machine) guard(id int32) {
 		}
 	}
 	in = in.plus(bounds{-c, -c})
+	if g.rest != 0 {
+		in = in.minus(m.total(&m.p.forms[g.rest-1]))
+	}
 	now = now.meet(in)
 	if now.empty() {
 		m.dead = true
@@ -505,6 +517,9 @@ func (m *machine) extent(a *pacc, r *extent) {
 	r.state = boundless
 	r.region = f.sym
 	m.exact(a, f, r)
+	if len(m.values) > 0 {
+		m.parts(a, f, r)
+	}
 	if r.state == boundless && m.launch.Contained && a.base != 0 {
 		if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
 			r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
@@ -514,19 +529,28 @@ func (m *machine) extent(a *pacc, r *extent) {
 
 // exact finds the bytes of an access from the form of its address.
 func (m *machine) exact(a *pacc, f *pform, r *extent) {
-	if !m.sound(f) || a.bytes == 0 {
+	if a.bytes == 0 {
+		return
+	}
+	m.reach(f, a.off, a.span, r)
+}
+
+// reach finds where span bytes at a form may lie, off bytes behind it.
+func (m *machine) reach(f *pform, off, span int64, r *extent) {
+	r.state, r.region = boundless, f.sym
+	if !m.sound(f) {
 		return
 	}
 	b := m.span(f)
 	if b.lo < -most || b.hi > most {
 		return
 	}
-	base := uint64(m.regs[f.c] + a.off)
-	if r.region != 0 && m.launch.Globals != nil && int(r.region) <= len(m.launch.Globals) {
+	base := uint64(m.regs[f.c] + off)
+	if r.region > 0 && m.launch.Globals != nil && int(r.region) <= len(m.launch.Globals) {
 		base += m.launch.Globals[r.region-1].Lo
 		r.region = 0
 	}
-	lo, hi := base+uint64(b.lo), base+uint64(b.hi)+uint64(a.span)
+	lo, hi := base+uint64(b.lo), base+uint64(b.hi)+uint64(span)
 	if r.region != 0 { // offsets, which may be negative
 		lo += 1 << 62
 		hi += 1 << 62

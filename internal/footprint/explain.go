@@ -27,17 +27,18 @@ func (s *Summary) Explain(l *Launch, w io.Writer) error {
 	}
 	var in Instance
 	s.Evaluate(l, &in)
-	e := &explainer{s: s, m: &in.m, p: &s.prog, w: w}
+	p := in.m.p
+	e := &explainer{s: s, m: &in.m, p: p, w: w}
 	e.printf("%s: %v, %s\n", s.Name, in.Verdict, in.Reason())
-	if len(in.m.regs) != len(s.prog.ops) || in.Cause == BadLaunch {
+	if len(in.m.regs) != len(p.ops) || in.Cause == BadLaunch {
 		return e.err
 	}
 	in.m.launch = l
-	for i := range s.prog.ctxs {
+	for i := range p.ctxs {
 		in.m.context(i)
-		c := &s.prog.ctxs[i]
+		c := &p.ctxs[i]
 		for a := c.a0; a < c.a1; a++ {
-			e.access(&s.prog.accs[a], &in.m.results[a])
+			e.access(&p.accs[a], &in.m.results[a])
 		}
 		e.facts(c)
 	}
@@ -235,6 +236,8 @@ func (e *explainer) variable(v int32) string {
 		return fmt.Sprintf("(%s)%%%d", args[0], x.imm)
 	case vExt:
 		return "(" + args[0] + ")"
+	case vTable:
+		return "memory(" + args[0] + ")"
 	}
 	return vkindNames[x.kind] + "(" + strings.Join(args, ", ") + ")"
 }

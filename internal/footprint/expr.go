@@ -128,6 +128,7 @@ type graph struct {
 	checks  []check
 	checkOf map[check]int32
 	serial  int64
+	loads   map[int64]loaded     // unknowns that are loaded from global memory, by serial number
 	origin  map[exprID]*ir.Block // of opUnknown and opPhi: where its value is made; of opCounter, the header
 	maxTid  [3]int64             // the largest tid
 }
@@ -154,7 +155,7 @@ type symbol struct {
 
 func newGraph() *graph {
 	g := &graph{index: map[expr]exprID{}, varOf: map[string]varID{}, linears: map[string]*linear{}, checkOf: map[check]int32{},
-		origin: map[exprID]*ir.Block{}, maxTid: [3]int64{1023, 1023, 63}}
+		origin: map[exprID]*ir.Block{}, loads: map[int64]loaded{}, maxTid: [3]int64{1023, 1023, 63}}
 	g.exprs = append(g.exprs, expr{})
 	g.uniform = append(g.uniform, false)
 	g.bounds = append(g.bounds, bounds{})
@@ -181,6 +182,18 @@ func (g *graph) unknown(w uint8, at *ir.Block) exprID {
 	e := g.intern(expr{op: opUnknown, w: w, imm: g.serial})
 	g.origin[e] = at
 	return e
+}
+
+// A loaded value is what memory at this form holds, read as an unsigned (1) or signed (0) number.
+type loaded struct {
+	at       *linear
+	unsigned int64
+}
+
+// loaded makes the value of a load.
+func (g *graph) loaded(w uint8, at *ir.Block, l loaded) exprID {
+	g.loads[g.serial+1] = l
+	return g.unknown(w, at)
 }
 
 // canonical is x modulo 2^w, sign-extended.

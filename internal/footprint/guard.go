@@ -20,6 +20,7 @@ type guard struct {
 	not0 bool  // instead: f is not 0
 	wrap uint8 // instead: 0 <= f mod 2^wrap < top
 	top  exprID
+	rest *linear // in is for the sum of f and rest; nil: for f
 }
 
 // An exit is a test that every iteration of a loop makes, and what holds when it goes on.
@@ -239,6 +240,9 @@ func (k *kernel) invariant(l *ir.Loop, v varID, depth int) bool {
 	}
 	if x.from != none && !k.steady(l, x.from, 0) {
 		return false
+	}
+	if x.kind == vTable {
+		return true
 	}
 	for _, a := range x.args {
 		for _, t := range a.f.terms {

@@ -77,6 +77,7 @@ type pguard struct {
 	wrap uint8
 	top  int32
 	exit int32 // 1 + exit
+	rest int32 // 1 + form; in is for the sum of both
 }
 
 type pexit struct {
@@ -134,6 +135,8 @@ type compiler struct {
 	atoms  map[string]int32
 	names  []Global // the variables in global memory
 	circle bool     // a variable is evaluated from itself
+	tables bool     // what is loaded may be known (table.go)
+	loaded bool     // there is something that may be
 }
 
 type guardKey struct {
@@ -143,6 +146,7 @@ type guardKey struct {
 	wrap uint8
 	top  exprID
 	exit int32
+	rest *linear
 }
 
 func newCompiler(k *kernel) *compiler {
@@ -239,6 +243,12 @@ func (c *compiler) variableIndex(v varID) int32 {
 	}
 	x := c.vars[v]
 	p := pvar{kind: x.kind, w: x.w, imm: x.imm}
+	if x.kind == vTable {
+		c.loaded = true
+		if !c.tables {
+			p.kind, x.args = vAny, nil
+		}
+	}
 	i := int32(len(c.p.vars))
 	c.varAt[v] = i
 	c.p.vars = append(c.p.vars, p)
@@ -283,13 +293,16 @@ func (c *compiler) counter(loop int64, v int32) {
 }
 
 func (c *compiler) guard(g guard, exit int32) int32 {
-	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit}
+	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit, g.rest}
 	if i, ok := c.guards[key]; ok {
 		return i
 	}
 	p := pguard{form: c.linearForm(g.f), in: g.in, not0: g.not0, wrap: g.wrap, exit: exit}
 	if g.wrap != 0 {
 		p.top = c.register(g.top)
+	}
+	if g.rest != nil {
+		p.rest = c.linearForm(g.rest) + 1
 	}
 	i := int32(len(c.p.guards))
 	c.p.guards = append(c.p.guards, p)
@@ -337,6 +350,9 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 			all = append(all, c.guard(c.exitOf[x].g, x+1))
 		}
 	}
+	if c.tables {
+		all = c.projections(all)
+	}
 	forms := map[*linear]bool{}
 	var need func(f *linear)
 	need = func(f *linear) {
@@ -352,7 +368,7 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 				continue
 			}
 			s.vars[t.v] = true
-			for _, g := range c.vars[t.v].args {
+			for _, g := range c.arguments(t.v) {
 				need(g.f)
 			}
 			if c.vars[t.v].kind == vCounter {
@@ -376,6 +392,9 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 				if subset(g.f, f) {
 					used[id], grown = true, true
 					need(g.f)
+					if g.rest != nil {
+						need(g.rest)
+					}
 					break
 				}
 			}
@@ -553,6 +572,11 @@ func (c *compiler) steps(s scope) {
 					ready = ready && have[t.v]
 				}
 			}
+			if c.given[id].rest != nil {
+				for _, t := range c.given[id].rest.terms {
+					ready = ready && have[t.v]
+				}
+			}
 			if ready {
 				done[id] = true
 				c.p.steps = append(c.p.steps, pstep{true, id})
@@ -580,7 +604,7 @@ func (c *compiler) steps(s scope) {
 		have[v] = true
 	}
 	for _, v := range order { // those of the launch first
-		if c.vars[v].kind == vThread || c.vars[v].kind == vAny {
+		if c.vars[v].kind == vThread || c.vars[v].kind == vAny || c.vars[v].kind == vTable && !c.tables {
 			visit(v)
 		}
 	}
@@ -607,7 +631,7 @@ func (c *compiler) dependencies(v varID, visit func(varID)) {
 			}
 		}
 	}
-	for _, a := range c.vars[v].args {
+	for _, a := range c.arguments(v) {
 		form(a.f)
 	}
 	if c.vars[v].kind == vCounter {

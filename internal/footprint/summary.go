@@ -19,6 +19,8 @@ type Summary struct {
 	Globals []Global // variables in global memory that it may access; Launch.Globals says where they are
 
 	prog       program
+	tables     program // the same, for launches that know what memory holds (table.go)
+	reads      bool    // there are such
 	path       path
 	loops      int
 	paramBytes int
@@ -147,12 +149,21 @@ func (s *Summary) analyse(f *ir.Func, calls *callees) {
 		return
 	}
 	s.prog = *c.p
+	names := c.names
+	if c.loaded {
+		t := newCompiler(k)
+		t.tables, t.names = true, c.names
+		t.compile(list)
+		if !t.circle {
+			s.tables, s.reads, names = *t.p, true, t.names
+		}
+	}
 	irreducible := slices.ContainsFunc(f.Loops.Loops, func(l *ir.Loop) bool { return l.Irreducible })
 	if !irreducible { // else nobody knows what comes before what
 		s.path = k.path(list)
 	}
 	s.loops = len(f.Loops.Loops)
-	s.Globals = c.names
+	s.Globals = names
 	s.classify(list)
 }
 

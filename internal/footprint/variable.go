@@ -43,6 +43,8 @@ const (
 	vOne  // one of the arguments
 	vHalf // not negative, not above A, if A is not negative
 	vBits // from 0 to imm
+
+	vTable // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
 )
 
 // An argument of a variable is a form, to be read as a number of w bits: unsigned,
@@ -141,7 +143,7 @@ func readBounds(w uint8, signed bool, b bounds, sound bool) bounds {
 func evaluate(kind vkind, w uint8, imm int64, a, b bounds) bounds {
 	all := signedBounds(w)
 	switch kind {
-	case vAny:
+	case vAny, vTable:
 		if imm == 1 {
 			return unsignedBounds(w)
 		}

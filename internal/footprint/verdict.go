@@ -11,7 +11,8 @@ import (
 func (s *Summary) Evaluate(l *Launch, in *Instance) {
 	*in = Instance{Reads: in.Reads[:0], Writes: in.Writes[:0], s: s, m: in.m}
 	m := &in.m
-	m.launch, m.bad = l, false
+	m.launch, m.bad, m.p = l, false, &s.prog
+	m.values, m.pieces = m.values[:0], m.pieces[:0]
 	if s.refused != NoCause && s.opaque {
 		in.unknown(s.refused, s.refusedAt)
 		in.guess(s, l, true, true)
@@ -24,23 +25,32 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 		in.finish()
 		return
 	}
-	m.grow(&s.prog)
 	for i := range 3 {
 		m.cluster[i] = max(1, l.Cluster[i], s.cluster[i])
 	}
-	m.uniform()
+	if !s.reads || len(l.Known) == 0 || s.guessWrites || !m.knowing(&s.tables) {
+		m.evaluate(&s.prog)
+	}
 	if m.bad {
 		in.unknown(BadLaunch, 0)
 		in.guess(s, l, true, true)
 		in.finish()
 		return
 	}
-	for i := range s.prog.ctxs {
-		m.context(i)
-	}
 	in.ranges(s, l)
 	in.judge(s)
 	m.launch = nil
+}
+
+// evaluate finds the extents of all accesses.
+func (m *machine) evaluate(p *program) {
+	m.grow(p)
+	if m.uniform(); m.bad {
+		return
+	}
+	for i := range p.ctxs {
+		m.context(i)
+	}
 }
 
 // accepts reports whether a launch is one of this kernel.
@@ -71,8 +81,8 @@ func (in *Instance) unknown(c Cause, at int) {
 func (in *Instance) ranges(s *Summary, l *Launch) {
 	m := &in.m
 	reads, writes := s.guessReads, s.guessWrites
-	for i := range s.prog.accs {
-		a, r := &s.prog.accs[i], &m.results[i]
+	for i := range m.p.accs {
+		a, r := &m.p.accs[i], &m.results[i]
 		switch {
 		case r.state == never:
 		case r.state == boundless || r.region != 0:
@@ -80,11 +90,16 @@ func (in *Instance) ranges(s *Summary, l *Launch) {
 			reads = reads || a.kind != isWrite
 			writes = writes || a.kind != isRead
 		default:
+			part := m.pieces[r.p0:r.p1]
+			if r.p0 == r.p1 {
+				in.hull[0] = Range{r.lo, r.hi}
+				part = in.hull[:]
+			}
 			if a.kind != isWrite || a.atom != 0 { // an exchange reads, but nobody sees what
-				in.Reads = append(in.Reads, Range{r.lo, r.hi})
+				in.Reads = append(in.Reads, part...)
 			}
 			if a.kind != isRead {
-				in.Writes = append(in.Writes, Range{r.lo, r.hi})
+				in.Writes = append(in.Writes, part...)
 			}
 		}
 	}
@@ -174,7 +189,7 @@ func shellSort(list []Range) {
 // judge compares every write with every read that may see what was there before.
 func (in *Instance) judge(s *Summary) {
 	m := &in.m
-	accs := s.prog.accs
+	accs := m.p.accs
 	wrote := false
 	for i := range accs {
 		wrote = wrote || accs[i].kind != isRead && m.results[i].state != never
@@ -220,7 +235,7 @@ const maxSeparations = 80
 // pairs looks at every read, and at every write that it may meet.
 func (in *Instance) pairs(s *Summary) {
 	m := &in.m
-	accs := s.prog.accs
+	accs := m.p.accs
 	looks := 0
 	for j := range accs {
 		r, rr := &accs[j], &m.results[j]
@@ -271,7 +286,7 @@ func (m *machine) meets(a, b *extent) bool {
 		r, ok := allocation(m.launch.Allocs, a.lo)
 		return !ok || a.hi > r.Hi
 	}
-	return a.lo < b.hi && b.lo < a.hi
+	return m.common(a, b)
 }
 
 // separate reports whether two accesses whose hulls meet have no byte in common all the same.
@@ -316,6 +331,6 @@ func (m *machine) boxesOf(i int) *boxes {
 // conflict says that access r may read what access w overwrites.
 func (in *Instance) conflict(c Cause, r, w int) {
 	if in.Cause == NoCause && !in.witness(in.s, r, w) {
-		in.unknown(c, int(in.s.prog.accs[w].pos))
+		in.unknown(c, int(in.m.p.accs[w].pos))
 	}
 }

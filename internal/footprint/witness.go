@@ -369,11 +369,11 @@ func (in *Instance) sameThread(s *Summary) bool {
 
 // live reports that nothing writes a byte before the instruction of this order.
 func (in *Instance) live(s *Summary, b uint64, order int32) bool {
-	if in.m.walk.looks += len(s.prog.accs); in.m.walk.looks > maxLooks {
+	if in.m.walk.looks += len(in.m.p.accs); in.m.walk.looks > maxLooks {
 		return false
 	}
-	for i := range s.prog.accs {
-		a, x := &s.prog.accs[i], &in.m.results[i]
+	for i := range in.m.p.accs {
+		a, x := &in.m.p.accs[i], &in.m.results[i]
 		if a.kind == isRead || a.order >= order || x.state == never {
 			continue
 		}
@@ -389,7 +389,7 @@ func (in *Instance) live(s *Summary, b uint64, order int32) bool {
 func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
 	m := &in.m
 	items := s.path.items
-	ra, wa := &s.prog.accs[r], &s.prog.accs[w]
+	ra, wa := &in.m.p.accs[r], &in.m.p.accs[w]
 	if ra.kind == isWrite || wa.kind == isRead || m.results[w].state != boxed || m.results[w].whole || m.results[w].region != 0 {
 		return false
 	}

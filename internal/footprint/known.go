@@ -1,0 +1,365 @@
+package footprint
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// Known is memory whose contents are known before a launch reads them: nothing changes them until the launch ends,
+// unless the launch itself does, which Evaluate finds out.
+type Known struct {
+	Range
+	Contents *Contents
+}
+
+// Contents sums up what some memory holds, so that a launch asks for bounds of a part of it without reading all of
+// it. It does not change, and may be used by several goroutines at once.
+type Contents struct {
+	small  []byte // all, if it is little
+	shift  uint8  // log2 of the bytes of a block
+	blocks []block
+	zeros  bool // behind the blocks
+}
+
+// A block is bounds of the words in a part of the contents, at multiples of their sizes: for each reading.
+type block [numReadings]bounds
+
+// The readings of a word. Numbers of 32 and 64 bits are read as signed ones: whoever reads them as unsigned finds out from
+// the bounds whether that is the same.
+const (
+	readU8 = iota
+	readS8
+	readU16
+	readS16
+	readS32
+	readS64
+	numReadings
+)
+
+const (
+	maxSmall  = 16 << 10 // bytes of contents that are kept
+	maxParts  = 256      // blocks
+	leastPart = 64       // bytes of one
+	maxWords  = 64       // that a launch reads one by one, of small contents
+)
+
+// NewContents sums up memory of size bytes that begins with b; what is behind b is zero.
+func NewContents(b []byte, size uint64) *Contents {
+	if uint64(len(b)) > size {
+		b = b[:size]
+	}
+	c := &Contents{shift: uint8(bits.TrailingZeros(leastPart)), zeros: uint64(len(b)) < size}
+	for len(b)>>c.shift >= maxParts {
+		c.shift++
+	}
+	if len(b) <= maxSmall {
+		c.small = slices.Clone(b)
+	}
+	n := 1 << c.shift
+	for at := 0; at < len(b); at += n {
+		c.blocks = append(c.blocks, blockOf(b[at:min(at+n, len(b))]))
+	}
+	return c
+}
+
+// blockOf reads a block. Behind its end are zeros, or nothing that belongs to the memory.
+func blockOf(b []byte) block {
+	var x block
+	for r := range x {
+		x[r] = bounds{far, -far}
+	}
+	var word [8]byte
+	for at := 0; at < len(b); at += 8 {
+		clear(word[:])
+		copy(word[:], b[at:])
+		for r := range x {
+			n := readingBytes(r)
+			for i := 0; i < 8; i += n {
+				v := readWord(r, word[i:])
+				x[r] = x[r].join(bounds{v, v})
+			}
+		}
+	}
+	return x
+}
+
+func readingBytes(r int) int { return [numReadings]int{1, 1, 2, 2, 4, 8}[r] }
+
+// readWord reads the first bytes of b as a number; one of 64 bits ends at ±far.
+func readWord(r int, b []byte) int64 {
+	switch r {
+	case readU8:
+		return int64(b[0])
+	case readS8:
+		return int64(int8(b[0]))
+	case readU16:
+		return int64(binary.LittleEndian.Uint16(b))
+	case readS16:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case readS32:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	return clamp(int64(binary.LittleEndian.Uint64(b)))
+}
+
+// reading is that of a number of w bits.
+func reading(w uint8, signed bool) int {
+	switch w {
+	case 8:
+		return readU8 + int(truth(signed)&1)
+	case 16:
+		return readU16 + int(truth(signed)&1)
+	case 32:
+		return readS32
+	}
+	return readS64
+}
+
+// at is word i of small contents, in bytes.
+func (c *Contents) at(r int, i uint64) int64 {
+	var word [8]byte
+	if i < uint64(len(c.small)) {
+		copy(word[:], c.small[i:])
+	}
+	return readWord(r, word[:])
+}
+
+// bounds is those of the words from lo to below hi.
+func (c *Contents) bounds(r int, lo, hi uint64) bounds {
+	b := bounds{far, -far}
+	first, last := lo>>c.shift, (hi-1)>>c.shift
+	for i := first; i <= last && i < uint64(len(c.blocks)); i++ {
+		b = b.join(c.blocks[i][r])
+	}
+	if last >= uint64(len(c.blocks)) {
+		b = b.join(bounds{0, 0})
+	}
+	return b
+}
+
+// known finds the range that holds lo to hi.
+func known(list []Known, lo, hi uint64) *Known {
+	i, j := 0, len(list)
+	for i < j {
+		mid := int(uint(i+j) >> 1)
+		if list[mid].Hi <= lo {
+			i = mid + 1
+		} else {
+			j = mid
+		}
+	}
+	if i < len(list) && list[i].Lo <= lo && hi <= list[i].Hi && list[i].Contents != nil {
+		return &list[i]
+	}
+	return nil
+}
+
+// A valueSet is the values that a variable may have, if they are few: machine.values[v0:v1], in a context.
+type valueSet struct {
+	epoch  uint32
+	v0, v1 int32
+}
+
+// maxValues bounds a set.
+const maxValues = 16
+
+// table is the bounds of a value that is loaded: those of the words at all addresses that the load may have, if they
+// are known. What a launch relies on is noted.
+func (m *machine) table(i int32, v *pvar) bounds {
+	signed := v.imm == 0
+	all := unsignedBounds(v.w)
+	if signed {
+		all = signedBounds(v.w)
+	}
+	if v.a0 >= v.a1 || len(m.launch.Known) == 0 {
+		return all
+	}
+	f := &m.p.forms[m.p.args[v.a0].form]
+	n := uint64(v.w / 8)
+	var r extent
+	m.reach(f, 0, int64(n), &r)
+	if r.state != boxed || r.region != 0 {
+		return all
+	}
+	t := known(m.launch.Known, r.lo, r.hi)
+	if t == nil || t.Lo%n != 0 {
+		return all
+	}
+	m.relied = append(m.relied, Range{r.lo, r.hi})
+	how := reading(v.w, signed)
+	// A misaligned load is a fault: whatever is read begins at a multiple of n.
+	lo := (r.lo - t.Lo + n - 1) / n * n
+	hi := (r.hi - t.Lo) / n * n
+	if lo >= hi {
+		return all
+	}
+	step := n
+	if base, s, ok := m.lattice(f); ok && s%int64(n) == 0 {
+		// Addresses differ from base by multiples of s.
+		at := int64(base-t.Lo-lo) % s
+		if at < 0 {
+			at += s
+		}
+		if uint64(at)%n == 0 && uint64(at) < hi-lo {
+			lo, step = lo+uint64(at), uint64(s)
+		}
+	}
+	if c := t.Contents; c.small != nil && (hi-lo-1)/step < maxWords {
+		return m.words(i, c, how, lo, hi, step)
+	}
+	return t.Contents.bounds(how, lo, hi)
+}
+
+// lattice is a place of a form and the greatest common divisor of the distances from it; false if they
+// are not simple.
+func (m *machine) lattice(f *pform) (base uint64, step int64, ok bool) {
+	at, d := int64(0), int64(0)
+	for _, t := range m.p.terms[f.t0:f.t1] {
+		k, v := m.regs[t.coef], m.vars[t.v]
+		if !v.bounded() || k <= -far || k >= far {
+			return 0, 0, false
+		}
+		x := satMul(k, v.lo)
+		if x <= -most || x >= most {
+			return 0, 0, false
+		}
+		at += x
+		if v.lo != v.hi {
+			d = gcd(d, k)
+		}
+	}
+	base = uint64(m.regs[f.c] + at)
+	if f.sym > 0 {
+		base += m.launch.Globals[f.sym-1].Lo
+	}
+	return base, d, d > 0
+}
+
+// words reads small contents, and notes the values if they are few.
+func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) bounds {
+	b := bounds{far, -far}
+	start := len(m.values)
+	for at := lo; at < hi; at += step {
+		x := c.at(how, at)
+		b = b.join(bounds{x, x})
+		if len(m.values)-start <= maxValues && !slices.Contains(m.values[start:], x) {
+			m.values = append(m.values, x)
+		}
+	}
+	if n := len(m.values) - start; n > maxValues || n < 2 {
+		m.values = m.values[:start]
+	} else {
+		m.sets[i] = valueSet{m.epoch, int32(start), int32(len(m.values))}
+	}
+	return b
+}
+
+// parts lists where an access may go for each value of a pointer that is one of few, instead of everywhere in
+// between.
+func (m *machine) parts(a *pacc, f *pform, r *extent) {
+	if r.state != boxed || r.region != 0 {
+		return
+	}
+	for _, t := range m.p.terms[f.t0:f.t1] {
+		v := &m.p.vars[t.v]
+		if v.kind != vTable || m.sets[t.v].epoch != m.epoch {
+			continue
+		}
+		s := m.sets[t.v]
+		was := m.vars[t.v]
+		start := len(m.pieces)
+		for _, x := range m.values[s.v0:s.v1] {
+			if x < was.lo || x > was.hi {
+				continue // a guard says that it is not this one
+			}
+			m.vars[t.v] = bounds{x, x}
+			var q extent
+			m.reach(f, a.off, a.span, &q)
+			if q.state != boxed {
+				m.pieces = m.pieces[:start]
+				break
+			}
+			m.pieces = append(m.pieces, Range{q.lo, q.hi})
+		}
+		m.vars[t.v] = was
+		if len(m.pieces) > start {
+			r.p0, r.p1 = int32(start), int32(len(m.pieces))
+			r.lo, r.hi = m.pieces[start].Lo, m.pieces[start].Hi
+			for _, p := range m.pieces[start:] {
+				r.lo, r.hi = min(r.lo, p.Lo), max(r.hi, p.Hi)
+			}
+			return
+		}
+	}
+}
+
+// each calls yield for the ranges of an extent; it stops when that says false.
+func (m *machine) each(r *extent, yield func(lo, hi uint64) bool) bool {
+	if r.p0 == r.p1 {
+		return yield(r.lo, r.hi)
+	}
+	for _, p := range m.pieces[r.p0:r.p1] {
+		if !yield(p.Lo, p.Hi) {
+			return false
+		}
+	}
+	return true
+}
+
+// common reports whether two extents in one region have a byte in common.
+func (m *machine) common(a, b *extent) bool {
+	if a.lo >= b.hi || b.lo >= a.hi {
+		return false
+	}
+	if a.p0 == a.p1 && b.p0 == b.p1 {
+		return true
+	}
+	return !m.each(a, func(lo, hi uint64) bool {
+		return m.each(b, func(lo2, hi2 uint64) bool { return lo >= hi2 || lo2 >= hi })
+	})
+}
+
+// knowing finds the extents of all accesses with what is known of memory; false if the launch may change what that
+// rests on, or if nothing of it was of use.
+//
+// That it then proves as much as without: suppose that some access were not in its extent, and take the first one. What its address is
+// made from then lies within the bounds that it was given, unless a load has read something else than
+// what was known; that was written before, since nobody but the launch writes; and as no extent of a write meets what was relied upon,
+// that write was not in its extent, and earlier.
+func (m *machine) knowing(p *program) bool {
+	m.relied = m.relied[:0]
+	m.sets = resize(m.sets, len(p.vars))
+	clear(m.sets)
+	m.evaluate(p)
+	if !m.bad && len(m.relied) > 0 && m.intact() {
+		return true
+	}
+	m.values, m.pieces = m.values[:0], m.pieces[:0]
+	m.bad = false
+	return false
+}
+
+// intact reports whether nothing that the launch writes may lie in a table that was relied upon.
+func (m *machine) intact() bool {
+	for i := range m.p.accs {
+		a, r := &m.p.accs[i], &m.results[i]
+		if a.kind == isRead || r.state == never {
+			continue
+		}
+		if r.state == boundless || r.region != 0 {
+			return false
+		}
+		if !m.each(r, func(lo, hi uint64) bool {
+			for _, t := range m.relied {
+				if lo < t.Hi && t.Lo < hi {
+					return false
+				}
+			}
+			return true
+		}) {
+			return false
+		}
+	}
+	return true
+}

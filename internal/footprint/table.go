@@ -1,0 +1,67 @@
+package footprint
+
+import (
+	"slices"
+
+	"holdfast/internal/ir"
+)
+
+// What a kernel loads from memory is a variable of its own (vTable). A summary has two programs: one in which such variables
+// may be anything, and one that asks at every launch whether what is loaded is known (known.go), with guards made for it.
+
+// loadedFrom is the place of what result i of a load reads; nil if its contents are of no use.
+func (k *kernel) loadedFrom(in *ir.Inst, i int) *linear {
+	if in.Op != ir.Load || len(in.Mem) != 1 || in.Effect&ir.Orders != 0 || in.Type.Width > 64 || in.Type.Kind == ir.Float {
+		return nil
+	}
+	m := in.Mem[0]
+	if m.Space != ir.Global && m.Space != ir.Generic && m.Space != ir.Const {
+		return nil
+	}
+	f := k.linear[k.operand(m.Base, 64)]
+	if f.sym != 0 {
+		switch k.symbols[f.sym-1].space {
+		case ir.Global, ir.Generic, ir.Const:
+		default:
+			return nil
+		}
+	}
+	return k.moved(f, k.binary(opAdd, 64, f.c, k.num(m.Off+int64(i)*int64(in.Type.Width/8))))
+}
+
+// arguments are those of a variable, as far as the program evaluates them.
+func (c *compiler) arguments(v varID) []argument {
+	if c.vars[v].kind == vTable && !c.tables {
+		return nil
+	}
+	return c.vars[v].args
+}
+
+// maxProjections bounds the guards that are made of one.
+const maxProjections = 4
+
+// projections adds to guards what they say without one of the loaded values in them: from j < row[i+1] follows
+// j < the largest number in row.
+func (c *compiler) projections(all []int32) []int32 {
+	out := slices.Clone(all)
+	for _, id := range all {
+		g := c.given[id]
+		if g.wrap != 0 || g.not0 && c.p.guards[id].exit == 0 || g.rest != nil || len(g.f.terms) < 2 {
+			continue
+		}
+		n := 0
+		for i, t := range g.f.terms {
+			if c.vars[t.v].kind != vTable || n == maxProjections {
+				continue
+			}
+			n++
+			f := *g.f
+			f.terms = slices.Delete(slices.Clone(g.f.terms), i, i+1)
+			p := g
+			p.f = c.form(f)
+			p.rest = c.form(linear{terms: []term{t}, c: c.num(0)})
+			out = append(out, c.guard(p, c.p.guards[id].exit))
+		}
+	}
+	return out
+}
