@@ -175,6 +175,7 @@ func printBench(w io.Writer, r *measure.Report, oracle bool) error {
 		x := r.Total
 		p.say("Not executed: %s. Left their buffers: %d. Re-executions: %d.", causes(x.NotExecuted), x.Stray, x.Truth.Reexecutions+x.Mutants.Reexecutions)
 		p.say("Set apart, because they are not idempotent by definition although nothing was clobbered: %s.", causes(x.Excluded))
+		p.say("False negatives with contents of memory known: %d of %d, of mutants %d of %d.", x.Truth.FalseNegativesKnown, x.Truth.Idempotent, x.Mutants.FalseNegativesKnown, x.Mutants.Idempotent)
 		p.say("Said not to be idempotent, and are: %d. Accessed a byte that was not foreseen: %d.", x.Truth.Refuted+x.Mutants.Refuted, x.Truth.Missed+x.Mutants.Missed)
 	}
 	if n := r.Total.Beside; n > 0 {

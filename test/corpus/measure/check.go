@@ -35,7 +35,7 @@ func (w *worker) check(i int, m *module, s *footprint.Summary) error {
 	if err != nil {
 		return err
 	}
-	s.Evaluate(fl, &w.in)
+	w.evaluate(s, fl, w.contents[i])
 	w.compare(f, m, w.a, l, Mistake{Launch: i})
 	d := m.digests[l.Kernel]
 	limit := 1<<16 + 16*f.Stats.ThreadInstructions
@@ -90,9 +90,12 @@ func (w *worker) mutant(x *corpus.Mutant, i int, m *module, s *footprint.Summary
 	if err != nil {
 		return err
 	}
-	s.Evaluate(fl, &w.in)
+	w.mu.Lock()
+	known := w.tables.known(x.Application)
+	w.mu.Unlock()
+	w.evaluate(s, fl, known)
 	o := corpus.JudgeOptions{Seed: w.o.Seed, MaxInstructions: limit, Cancel: w.ctx.Done()}
-	if w.in.Verdict == footprint.Idempotent {
+	if w.in.Verdict == footprint.Idempotent || w.with.Verdict == footprint.Idempotent {
 		o.Prefixes = w.o.MutantPrefixes
 	}
 	f, err := w.m.Judge(x.Application, x.Launch(), o)
@@ -107,18 +110,16 @@ func (w *worker) mutant(x *corpus.Mutant, i int, m *module, s *footprint.Summary
 	return nil
 }
 
-// compare counts what the verdict in w.in on launch l of a is worth. Reads of constants need not be foreseen: they are no device
+// compare counts what the verdicts in w.in and w.with on launch l of a are worth. Reads of constants need not be foreseen: they are no device
 // memory of the program's. x says where the launch comes from.
 func (w *worker) compare(f *corpus.Finding, m *module, a *corpus.Application, l *corpus.Launch, x Mistake) {
-	in := &w.in
 	excluded := ""
 	if f.Truth == corpus.Idempotent {
 		excluded = m.m.Excluded(l)
 	}
-	falsePositive := in.Verdict == footprint.Idempotent && f.Truth != corpus.Idempotent
-	falseNegative := in.Verdict != footprint.Idempotent && f.Truth == corpus.Idempotent && excluded == ""
-	refuted := in.Verdict == footprint.NotIdempotent && f.Truth == corpus.Idempotent
-	missed := unforeseen(in, f, m.constants(a))
+	x.Application, x.Kernel, x.Truth, x.Why = w.a.Name, l.Kernel, f.Truth.String(), f.Why
+	constants := m.constants(a)
+	plain, with := wrong(&w.in, f, excluded, constants), wrong(&w.with, f, excluded, constants)
 	w.count(w.r.Total, func(r *Row) {
 		t := &r.Truth
 		if x.Mutant != "" {
@@ -131,44 +132,62 @@ func (w *worker) compare(f *corpus.Finding, m *module, a *corpus.Application, l 
 			t.add(f.Truth)
 		}
 		t.Reexecutions += f.Prefixes
-		if falsePositive {
-			t.FalsePositives++
-		}
-		if falseNegative {
-			t.FalseNegatives++
-		}
-		if refuted {
-			t.Refuted++
-		}
-		if missed != "" {
-			t.Missed++
-		}
+		t.FalsePositives += one(plain.positive || with.positive)
+		t.FalseNegatives += one(plain.negative)
+		t.FalseNegativesKnown += one(with.negative)
+		t.Refuted += one(plain.refuted || with.refuted)
+		t.Missed += one(plain.missed != "" || with.missed != "")
 	})
-	if !falsePositive && !falseNegative && !refuted && missed == "" {
-		return
-	}
-	x.Kernel = l.Kernel
-	x.Application, x.Verdict, x.Cause, x.Reason, x.Truth, x.Why = w.a.Name, in.Verdict.String(), in.Cause.Key(), in.Reason(), f.Truth.String(), f.Why
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if falsePositive {
+	w.mistakes(plain, &w.in, x, &w.r.FalseNegatives)
+	x.Known = true
+	w.mistakes(with, &w.with, x, &w.r.FalseNegativesKnown)
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// A fault is what is wrong with an instance.
+type fault struct {
+	positive, negative, refuted bool
+	missed                      string
+}
+
+func wrong(in *footprint.Instance, f *corpus.Finding, excluded string, constants []corpus.Range) fault {
+	return fault{
+		positive: in.Verdict == footprint.Idempotent && f.Truth != corpus.Idempotent,
+		negative: in.Verdict != footprint.Idempotent && f.Truth == corpus.Idempotent && excluded == "",
+		refuted:  in.Verdict == footprint.NotIdempotent && f.Truth == corpus.Idempotent,
+		missed:   unforeseen(in, f, constants),
+	}
+}
+
+// mistakes lists what is wrong with an instance. Measurement.mu is held.
+func (w *worker) mistakes(y fault, in *footprint.Instance, x Mistake, negatives *[]*Mistake) {
+	x.Verdict, x.Cause, x.Reason = in.Verdict.String(), in.Cause.Key(), in.Reason()
+	if y.positive {
 		w.r.FalsePositives = append(w.r.FalsePositives, &x)
 	}
-	if refuted {
+	if y.refuted {
 		w.r.Refuted = append(w.r.Refuted, &x)
 	}
-	if falseNegative && x.Mutant == "" {
-		key := x.Application + "\n" + x.Kernel + "\n" + x.Reason
+	if y.negative && x.Mutant == "" {
+		key := fmt.Sprint(x.Known) + "\n" + x.Application + "\n" + x.Kernel + "\n" + x.Reason
 		if w.shown[key] == nil {
 			w.shown[key] = &x
-			w.r.FalseNegatives = append(w.r.FalseNegatives, &x)
+			*negatives = append(*negatives, &x)
 		}
 		w.shown[key].Instances++
 	}
-	if missed != "" {
-		y := x
-		y.Why = missed
-		w.r.Missed = append(w.r.Missed, &y)
+	if y.missed != "" {
+		z := x
+		z.Why = y.missed
+		w.r.Missed = append(w.r.Missed, &z)
 	}
 }
 

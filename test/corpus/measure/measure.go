@@ -44,19 +44,21 @@ type Measurement struct {
 	keys  map[string]bool     // of instances and mutants
 	shown map[string]*Mistake // false negatives, by application, kernel and reason
 	clock clock
+
+	knowing clock // of evaluations with contents of memory
 }
 
 // New begins a measurement.
 func New(o Options) *Measurement {
 	return &Measurement{o: o, r: &Report{Total: newRow("total", ""), Opaque: newRow("without PTX", ""), Applications: []*Row{},
-		FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{}, shown: map[string]*Mistake{}}
+		FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{}, FalseNegativesKnown: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{}, shown: map[string]*Mistake{}}
 }
 
 // Report is what was measured until now.
 func (m *Measurement) Report() *Report {
 	m.r.Total.finish()
 	m.r.Opaque.finish()
-	m.r.Latency = m.clock.latency()
+	m.r.Latency, m.r.LatencyKnown = m.clock.latency(), m.knowing.latency()
 	return m.r
 }
 
@@ -74,6 +76,10 @@ func (m *Measurement) first(key string) bool {
 // Application measures every launch of an application.
 func (m *Measurement) Application(ctx context.Context, a *corpus.Application) error {
 	j := &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+	j.tables = newTables(a)
+	if j.contents, j.err = j.known(j.tables); j.err != nil {
+		return fmt.Errorf("%s: %w", a.Name, j.err)
+	}
 	var wg sync.WaitGroup
 	for range max(m.o.Workers, 1) {
 		wg.Go(j.work)
@@ -87,6 +93,7 @@ func (m *Measurement) Application(ctx context.Context, a *corpus.Application) er
 	j.row.finish()
 	m.r.Applications = append(m.r.Applications, j.row)
 	m.clock.measure(a.Name, j.evaluations)
+	m.knowing.measure(a.Name, j.knowing)
 	return nil
 }
 
@@ -99,10 +106,14 @@ type job struct {
 	lib    corpus.Library
 	next   atomic.Int64
 
+	contents [][]footprint.Known // before each launch
+
 	// Measurement.mu guards what follows.
 	row         *Row
 	modules     map[string]*module
 	evaluations []evaluation
+	knowing     []evaluation // with contents
+	tables      *tables
 	done        int
 	err         error
 }
@@ -166,6 +177,16 @@ type worker struct {
 	*job
 	m  *corpus.Machine
 	in footprint.Instance
+
+	with footprint.Instance // what in is, with contents of memory known
+}
+
+// evaluate judges a launch twice: without contents of memory, and with them.
+func (w *worker) evaluate(s *footprint.Summary, l *footprint.Launch, known []footprint.Known) {
+	s.Evaluate(l, &w.in)
+	with := *l
+	with.Known = known
+	s.Evaluate(&with, &w.with)
 }
 
 // launch measures launch i of the application.
@@ -196,6 +217,11 @@ func (w *worker) launch(i int) error {
 	}
 	w.mu.Lock()
 	w.evaluations = append(w.evaluations, evaluation{s, fl, i})
+	if known := w.contents[i]; len(known) > 0 {
+		with := *fl
+		with.Known = known
+		w.knowing = append(w.knowing, evaluation{s, &with, i})
+	}
 	w.mu.Unlock()
 	if !w.o.Oracle {
 		return nil

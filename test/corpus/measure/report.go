@@ -25,15 +25,16 @@ func (v Verdicts) Total() int { return v.Idempotent + v.NotIdempotent + v.Unknow
 
 // Checked counts instances that were executed, by what they truly are (package corpus defines it), and how often the verdict was wrong.
 type Checked struct {
-	Idempotent     int `json:"idempotent"`
-	NotIdempotent  int `json:"not_idempotent"`
-	Undecided      int `json:"undecided"`
-	Excluded       int `json:"excluded"`        // nothing is clobbered, but the kernel does what is never idempotent by definition
-	FalsePositives int `json:"false_positives"` // said to be idempotent, and not shown to be
-	FalseNegatives int `json:"false_negatives"` // idempotent, and not said to be
-	Refuted        int `json:"refuted"`         // said not to be idempotent, and nothing is clobbered
-	Missed         int `json:"missed_ranges"`   // accessed a byte that was not foreseen
-	Reexecutions   int `json:"reexecutions"`
+	Idempotent          int `json:"idempotent"`
+	NotIdempotent       int `json:"not_idempotent"`
+	Undecided           int `json:"undecided"`
+	Excluded            int `json:"excluded"`              // nothing is clobbered, but the kernel does what is never idempotent by definition
+	FalsePositives      int `json:"false_positives"`       // said to be idempotent, and not shown to be
+	FalseNegatives      int `json:"false_negatives"`       // idempotent, and not said to be
+	FalseNegativesKnown int `json:"false_negatives_known"` // of them, those that stay if contents of memory are known (known.go)
+	Refuted             int `json:"refuted"`               // said not to be idempotent, and nothing is clobbered
+	Missed              int `json:"missed_ranges"`         // accessed a byte that was not foreseen
+	Reexecutions        int `json:"reexecutions"`
 }
 
 // Total is the number of instances.
@@ -117,19 +118,22 @@ type Mistake struct {
 	Reason      string `json:"reason"`
 	Truth       string `json:"truth"`
 	Why         string `json:"why"`
+	Known       bool   `json:"known,omitempty"`     // contents of memory were
 	Instances   int    `json:"instances,omitempty"` // of the kernel, with this reason; Launch is the first
 }
 
 // A Report is everything that was measured.
 type Report struct {
-	Applications   []*Row     `json:"applications"`
-	Total          *Row       `json:"total"`       // of kernels with PTX
-	Opaque         *Row       `json:"without_ptx"` // of kernels without
-	Latency        Latency    `json:"latency"`
-	FalsePositives []*Mistake `json:"false_positives"`
-	Refuted        []*Mistake `json:"refuted"`
-	FalseNegatives []*Mistake `json:"false_negatives"` // mutants left out; one of each kernel and reason
-	Missed         []*Mistake `json:"missed_ranges"`
+	Applications        []*Row     `json:"applications"`
+	Total               *Row       `json:"total"`       // of kernels with PTX
+	Opaque              *Row       `json:"without_ptx"` // of kernels without
+	Latency             Latency    `json:"latency"`
+	FalsePositives      []*Mistake `json:"false_positives"`
+	Refuted             []*Mistake `json:"refuted"`
+	FalseNegatives      []*Mistake `json:"false_negatives"`       // mutants left out; one of each kernel and reason
+	FalseNegativesKnown []*Mistake `json:"false_negatives_known"` // the same with contents of memory known
+	LatencyKnown        Latency    `json:"latency_known"`         // of instances of which some memory is known
+	Missed              []*Mistake `json:"missed_ranges"`
 }
 
 // Latency is how long it takes to evaluate an instance, in nanoseconds. Each was evaluated in batches; the mean of its best
