@@ -70,15 +70,19 @@ func (k *kernel) edgeFacts(b *ir.Block, i int, list []fact) []fact {
 }
 
 // blockFacts are the facts that hold in a block: those of the edge that leads to it, if there is
-// only one, and those of its dominator.
+// only one, and those of its dominator. At the head of a loop, the only edge that enters the loop counts as the one:
+// what it says is about values from outside of the loop, which are made anew only where it is entered again.
 func (k *kernel) blockFacts(b *ir.Block) []fact {
 	if b.Index == 0 {
 		return nil
 	}
 	list := slices.Clone(k.facts[k.f.Dom.Parent[b.Index]])
-	if len(b.Preds) == 1 {
-		p := b.Preds[0]
-		list = k.edgeFacts(p.Block, p.Index, list)
+	preds := b.Preds
+	if l := k.f.Loops.Of[b.Index]; l != nil && l.Header == b && !l.Irreducible {
+		preds = slices.DeleteFunc(slices.Clone(preds), func(p ir.Edge) bool { return k.f.Loops.Contains(l, p.Block) })
+	}
+	if len(preds) == 1 {
+		list = k.edgeFacts(preds[0].Block, preds[0].Index, list)
 	}
 	return list
 }

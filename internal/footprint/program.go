@@ -600,6 +600,7 @@ func (c *compiler) steps(s scope) {
 		}
 		open[v] = true
 		c.dependencies(v, visit)
+		apply()
 		c.p.steps = append(c.p.steps, pstep{false, c.variableIndex(v)})
 		have[v] = true
 	}
