@@ -475,7 +475,7 @@ func (k *kernel) load(b *ir.Block, in *ir.Inst) []exprID {
 			if w < 32 && in.Type.Kind != ir.Signed {
 				unsigned = 1
 			}
-			e = k.loaded(w, b, loaded{f, unsigned})
+			e = k.loaded(w, b, loaded{f, unsigned, b, in})
 		} else {
 			e = k.unknown(w, b)
 		}

@@ -108,7 +108,7 @@ func (c *checker) program() {
 		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs), "exit", i)
 	}
 	for i, x := range p.ctxs {
-		c.need(conds(x.c0, x.c1) && span(x.s0, x.s1, len(p.steps)) && span(x.a0, x.a1, len(p.accs)) && span(0, x.rounds, len(p.vars)), "context", i)
+		c.need(conds(x.c0, x.c1) && span(x.s0, x.s1, len(p.steps)) && span(x.a0, x.a1, len(p.accs)) && span(0, x.rounds, len(p.vars)) && span(0, x.home, len(p.vars)) && (x.home == 0 || c.err != nil || p.vars[x.home-1].kind == vTable), "context", i)
 	}
 	for i, x := range p.steps {
 		n := len(p.vars)

@@ -193,7 +193,7 @@ func (c *codec) program(p *program) {
 		integer(c, &x.wrap)
 	})
 	list(c, &p.exits, func(x *pexit) { c.ints(&x.v, &x.form, &x.rest, &x.step); c.bounds(&x.in); c.flag(&x.not0) })
-	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds) })
+	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds, &x.home) })
 	list(c, &p.steps, func(x *pstep) { c.flag(&x.guard); integer(c, &x.index) })
 	list(c, &p.accs, func(x *pacc) {
 		integer(c, &x.kind)

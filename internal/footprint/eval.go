@@ -20,10 +20,12 @@ type machine struct {
 	results []extent
 
 	// Of programs that know contents of memory (known.go):
-	relied []Range    // what was read of them
-	values []int64    // sets of values
-	sets   []valueSet // of variables
-	pieces []Range    // of extents
+	relied  []Range    // what was read of them
+	values  []int64    // sets of values
+	sets    []valueSet // of variables
+	origins []origin   // of loaded values
+	home    int32      // the loaded value that the context in hand is of; -1 = none
+	pieces  []Range    // of extents
 
 	walk     walker
 	boxes    []boxes
@@ -180,6 +182,7 @@ func (m *machine) context(i int) {
 	x := &p.ctxs[i]
 	m.epoch++
 	m.loaded = int32(i)
+	m.home = x.home - 1
 	m.dead = false
 	m.dead = !m.holds(p.lists[x.c0:x.c1])
 	for s := x.s0; s < x.s1 && !m.dead; s++ {

@@ -188,6 +188,8 @@ func (g *graph) unknown(w uint8, at *ir.Block) exprID {
 type loaded struct {
 	at       *linear
 	unsigned int64
+	block    *ir.Block
+	in       *ir.Inst
 }
 
 // loaded makes the value of a load.

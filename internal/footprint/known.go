@@ -164,27 +164,53 @@ type valueSet struct {
 // maxValues bounds a set.
 const maxValues = 16
 
-// table is the bounds of a value that is loaded: those of the words at all addresses that the load may have, if they
-// are known. What a launch relies on is noted.
+// An origin is what is known of a loaded value wherever it is loaded, in all of the launch.
+type origin struct {
+	known  bool
+	in     bounds
+	v0, v1 int32 // machine.values; equal: many
+}
+
+// table is the bounds of a value that is loaded: those of the words at all addresses that the load may have here, if
+// they are known, or of those that it may have where it stands.
 func (m *machine) table(i int32, v *pvar) bounds {
+	b, ok := m.lookup(i, v)
+	if o := &m.origins[i]; !ok && o.known {
+		b = o.in
+		if o.v1 > o.v0 {
+			m.sets[i] = valueSet{m.epoch, o.v0, o.v1}
+		}
+	}
+	if m.home == i && ok {
+		s := m.sets[i]
+		m.origins[i] = origin{known: true, in: b}
+		if s.epoch == m.epoch {
+			m.origins[i].v0, m.origins[i].v1 = s.v0, s.v1
+		}
+	}
+	return b
+}
+
+// lookup is table for the addresses that the load may have in the context in hand. What a launch relies on is noted.
+func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 	signed := v.imm == 0
 	all := unsignedBounds(v.w)
 	if signed {
 		all = signedBounds(v.w)
 	}
 	if v.a0 >= v.a1 || len(m.launch.Known) == 0 {
-		return all
+		return all, false
 	}
 	f := &m.p.forms[m.p.args[v.a0].form]
 	n := uint64(v.w / 8)
 	var r extent
 	m.reach(f, 0, int64(n), &r)
 	if r.state != boxed || r.region != 0 {
-		return all
+		return all, false
 	}
 	t := known(m.launch.Known, r.lo, r.hi)
 	if t == nil || t.Lo%n != 0 {
-		return all
+		return all, false
 	}
 	m.relied = append(m.relied, Range{r.lo, r.hi})
 	how := reading(v.w, signed)
@@ -192,7 +218,7 @@ func (m *machine) table(i int32, v *pvar) bounds {
 	lo := (r.lo - t.Lo + n - 1) / n * n
 	hi := (r.hi - t.Lo) / n * n
 	if lo >= hi {
-		return all
+		return all, false
 	}
 	step := n
 	if base, s, ok := m.lattice(f); ok && s%int64(n) == 0 {
@@ -206,9 +232,9 @@ func (m *machine) table(i int32, v *pvar) bounds {
 		}
 	}
 	if c := t.Contents; c.small != nil && (hi-lo-1)/step < maxWords {
-		return m.words(i, c, how, lo, hi, step)
+		return m.words(i, c, how, lo, hi, step), true
 	}
-	return t.Contents.bounds(how, lo, hi)
+	return t.Contents.bounds(how, lo, hi), true
 }
 
 // lattice is a place of a form and the greatest common divisor of the distances from it; false if they
@@ -330,7 +356,9 @@ func (m *machine) common(a, b *extent) bool {
 func (m *machine) knowing(p *program) bool {
 	m.relied = m.relied[:0]
 	m.sets = resize(m.sets, len(p.vars))
+	m.origins = resize(m.origins, len(p.vars))
 	clear(m.sets)
+	clear(m.origins)
 	m.evaluate(p)
 	if !m.bad && len(m.relied) > 0 && m.intact() {
 		return true

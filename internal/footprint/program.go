@@ -96,6 +96,7 @@ type pctx struct {
 	s0, s1 int32 // steps
 	a0, a1 int32 // accesses
 	rounds int32 // 1 + the counter that is bounded here for all contexts that follow; 0 = none
+	home   int32 // 1 + the loaded value whose bounds where it is loaded are found here; 0 = none
 }
 
 // A pstep evaluates a variable, or (guard) applies a guard.
@@ -516,18 +517,31 @@ func (c *compiler) entries(all []scope) {
 	}
 	header := func(l int64) *ir.Block { return c.f.Loops.Loops[l].Header }
 	slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(header(a).Index, header(b).Index) })
+	homes := c.homes(all)
 	for _, l := range list {
 		v := c.varOf[c.counterKey(l)]
+		for len(homes) > 0 && homes[0].block.Index < header(l).Index {
+			c.beforehand(homes[0].scope, pctx{home: c.variableIndex(homes[0].v) + 1})
+			homes = homes[1:]
+		}
 		s := c.scopeOf(&access{facts: c.facts[header(l).Index], block: header(l)}, c.varForm(v))
-		x := pctx{c0: int32(len(c.p.lists)), rounds: c.variableIndex(v) + 1}
-		c.p.lists = append(c.p.lists, s.conds...)
-		x.c1 = int32(len(c.p.lists))
-		x.s0 = int32(len(c.p.steps))
-		c.steps(s)
-		x.s1 = int32(len(c.p.steps))
-		x.a0, x.a1 = int32(len(c.p.accs)), int32(len(c.p.accs))
-		c.p.ctxs = append(c.p.ctxs, x)
+		c.beforehand(s, pctx{rounds: c.variableIndex(v) + 1})
 	}
+	for _, h := range homes {
+		c.beforehand(h.scope, pctx{home: c.variableIndex(h.v) + 1})
+	}
+}
+
+// beforehand adds a context without accesses.
+func (c *compiler) beforehand(s scope, x pctx) {
+	x.c0 = int32(len(c.p.lists))
+	c.p.lists = append(c.p.lists, s.conds...)
+	x.c1 = int32(len(c.p.lists))
+	x.s0 = int32(len(c.p.steps))
+	c.steps(s)
+	x.s1 = int32(len(c.p.steps))
+	x.a0, x.a1 = int32(len(c.p.accs)), int32(len(c.p.accs))
+	c.p.ctxs = append(c.p.ctxs, x)
 }
 
 // base is 1 + the register of the only pointer in an address.

@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"cmp"
 	"slices"
 
 	"holdfast/internal/ir"
@@ -64,4 +65,46 @@ func (c *compiler) projections(all []int32) []int32 {
 		}
 	}
 	return out
+}
+
+// A home is a load whose value is used, and what holds where it stands: elsewhere less may be known of its address.
+type home struct {
+	scope
+	v     varID
+	block *ir.Block
+}
+
+// homes finds the loads whose values scopes use, in an order in which those that an address is made from come first.
+func (c *compiler) homes(all []scope) []home {
+	if !c.tables {
+		return nil
+	}
+	var list []home
+	done := map[varID]bool{}
+	var todo []varID
+	add := func(vars map[varID]bool) {
+		for v := range vars {
+			if c.vars[v].kind == vTable && !done[v] {
+				done[v] = true
+				todo = append(todo, v)
+			}
+		}
+	}
+	for _, s := range all {
+		add(s.vars)
+	}
+	for len(todo) > 0 {
+		v := todo[0]
+		todo = todo[1:]
+		l := c.loads[c.exprs[c.vars[v].from].imm]
+		a := &access{facts: c.facts[l.block.Index], block: l.block}
+		if l.in.Guarded() {
+			a.facts = c.conjuncts(c.operand(l.in.Guard, 1), false, slices.Clone(a.facts))
+		}
+		h := home{c.scopeOf(a, c.varForm(v)), v, l.block}
+		add(h.vars)
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b home) int { return cmp.Or(cmp.Compare(a.block.Index, b.block.Index), cmp.Compare(a.v, b.v)) })
+	return list
 }
