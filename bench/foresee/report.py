@@ -7,6 +7,8 @@ import pathlib
 import platform
 import sys
 
+import gpu_report
+
 out = pathlib.Path(sys.argv[1])
 bench = json.loads((out / "idempotence.json").read_text())
 traces = json.loads((out / "traces.json").read_text()) if (out / "traces.json").exists() else None
@@ -131,6 +133,8 @@ if traces:
             share(instances(r) - r["verdicts"]["unknown"], instances(r))] for r in traces["applications"] + [traces["total"]]])
     o = traces["without_ptx"]
     print(f"Without PTX: {n(o['kernels'])} kernels, {n(o['launches'])} launches, {n(instances(o))} instances. Machine code beside the PTX that was analysed: {n(traces['total']['beside'])} instances.\n")
+
+gpu_report.sections(out)
 
 if bench["false_negatives"]:
     print("## False negatives\n")

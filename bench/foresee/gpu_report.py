@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""The sections of docs/results/foresee.md that need a GPU, of what gpu.sh left: gpu_report.py OUTDIR. report.py takes them in."""
+
+import json
+import pathlib
+import statistics
+import sys
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for r in rows:
+        print("| " + " | ".join(str(x) for x in r) + " |")
+    print()
+
+
+def ms(x):
+    return "–" if x is None else f"{x:,.0f} ms" if x >= 100 else f"{x:.1f} ms" if x >= 10 else f"{x:.2f} ms"
+
+
+def gb(x):
+    return "–" if not x else f"{x / 1e9:.1f} GB"
+
+
+def met(ok):
+    return "met" if ok else "**missed**"
+
+
+def on(r):
+    m = r["machine"]
+    words = [m["date"], m["gpu"], f"Linux {m['kernel']}", f"{m['cpus']} cores", m["python"], m["holdfast"]]
+    return ", ".join(w for w in words if w)
+
+
+def left_out(r):
+    if r.get("left_out"):
+        print("Left out: " + "; ".join(" ".join(x.split())[:200].replace("|", "\\|") for x in r["left_out"]) + ".\n")
+
+
+def traces(r):
+    print("## Recording on a GPU\n")
+    print(f"{on(r)}. Each program runs twice, by itself and under `holdfast trace`; in turn one goes on while the other stands still, {r['blocks']} times {r['steps']} steps each.")
+    print("The figures are medians of the blocks' medians; the overhead is the median over pairs of blocks, with the least and the largest pair.\n")
+    rows = []
+    for p in r["programs"]:
+        o = p["overhead_percent"]
+        rows.append([p["program"], ms(p["plain_ms"]), ms(p["traced_ms"]), f"{o:+.2f} % ({p['overhead_min']:+.2f} to {p['overhead_max']:+.2f})", met(o <= 5),
+                     f"{p.get('launches', 0):,}", f"{p.get('launches_with_ptx', 0):,}", f"{p.get('kernels_with_ptx', 0)} of {p.get('kernels', 0)}", f"{p.get('trace_bytes', 0) / 2**20:.1f} MiB"])
+    table(["program", "step", "traced", "overhead", "≤ 5 %", "launches", "with PTX", "kernels with PTX", "trace"], rows)
+    left_out(r)
+
+
+def cow(r):
+    print("## Copy on write on a GPU\n")
+    print(f"{on(r)}. A checkpoint is taken while the program trains; the image is in memory. *Stall* is from gate closed to gate open, *seen* how much longer the step that stood still took,")
+    print("by the program's own log. `-gpu` is of GPU memory alone; otherwise the whole process is dumped.\n")
+    for p in r["programs"]:
+        m = p.get("gpu_memory")
+        if p.get("resident_bytes"):
+            print(f"`{p['program']}` holds {gb(p['resident_bytes'])} in {p.get('allocations')} allocations; " +
+                  (f"{100 * m['free'] / m['total']:.1f} % of the GPU's {gb(m['total'])} were free (a second process holds the rest)." if m else p.get("ballast", "")) + "\n")
+    rows, where = [], []
+    for p in r["programs"]:
+        for c in p["checkpoints"]:
+            s = c["seen"]
+            mode = c["mode"] if c["mode"] == c["shot"].removesuffix("-gpu") else f"{c['mode']} ({c.get('mode_reason')})"
+            rows.append([p["program"], c["shot"], mode, ms(c["stall_ms"]), ms(c["data_stall_ms"]), ms(s["stall_seen_ms"]), ms(c["drain_ms"]), f"{c['bytes_new'] / 1e9 / max(c['drain_ms'], 0.001) * 1e3:.1f} GB/s" if c["drain_ms"] > 1 else "–",
+                         ms(s["step_ms"]), f"{ms(s['step_in_drain_ms'])} ({s['steps_in_drain']})", ms(s["worst_in_drain_ms"]), ms(s["step_after_ms"]),
+                         f"{c['waits']} ({ms(c['waited_ms'])})", c["chunks_aside"], c["mispredictions"]])
+            where += [f"- {p['program']}, {c['shot']}: {' '.join(w.split())}" for w in c.get("warnings") or []]
+    table(["program", "asked for", "mode", "stall", "of it data", "seen", "drain", "rate", "step before", "in the drain (steps)", "longest in it", "after", "waits (in all)", "chunks aside", "mispredictions"], rows)
+    if where:
+        print("\n".join(where) + "\n")
+    restores(r, "step")
+    v = r.get("verify")
+    if v:
+        print(f"A run of `{v['program']}` over {v['steps']} steps ({gb(v['bytes'])} of GPU memory), checkpointed with mode {v['mode']} ({v['mispredictions']} mispredictions), killed, restored {v['source']} and run to its end: all weights and moments are "
+              + ("**bit for bit** those of an undisturbed run.\n" if v["identical"] else "**not those of an undisturbed run**.\n"))
+    left_out(r)
+
+
+def restores(r, what):
+    rows = []
+    for p in r["programs"]:
+        for kind, place in dict.fromkeys((x["kind"], x["from"]) for x in p["restores"]):
+            of = [x for x in p["restores"] if (x["kind"], x["from"]) == (kind, place)]
+            firsts = [x["first_step_ms"] for x in of]
+            mid = lambda key: statistics.median([x[key] for x in of])
+            fills = [x["fill"] for x in of if x.get("fill")]
+            compared = sum(x.get("compared", 0) for x in of)
+            rows.append([p["program"], place, kind, len(of), gb(of[0]["bytes"]), ms(mid("call_ms")), f"{ms(statistics.median(firsts))} ({ms(min(firsts))} to {ms(max(firsts))})",
+                         gb(mid("missing")) if kind == "on demand" else "–", ", ".join(f"{f.get('waits')} ({f.get('waited')})" for f in fills) or "–",
+                         ms(statistics.median([x["filled_ms"] for x in of if "filled_ms" in x])) if any("filled_ms" in x for x in of) else "–",
+                         f"{sum(x.get('identical', 0) for x in of)} of {compared}" if compared else "–"])
+    if rows:
+        print(f"Cold restores: the time until the program runs again, and until the first {what} that began after the restore is done.\n")
+        table(["program", "image in", "restore", "runs", "GPU memory", "program runs", f"first {what}", "missing then", "waits", "all there", f"{what}s identical"], rows)
+
+
+def demand(r):
+    print("## Restore on demand on a GPU\n")
+    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled, so that all its launches have PTX; `decode-library` multiplies with a library, whose launches wait for everything.")
+    print("Nothing is kept from before: the daemon is a new one.\n")
+    for p in r["programs"]:
+        if p.get("resident_bytes"):
+            print(f"`{p['program']}` holds {gb(p['resident_bytes'])}; a token takes {ms(p.get('step_ms'))}." + (f" The image was copied to the disk in {p['disk']['write_seconds']:.0f} s." if p.get("disk") else "") + "\n")
+    restores(r, "token")
+    left_out(r)
+
+
+def sections(out):
+    for part, show in (("traces", traces), ("cow", cow), ("demand", demand)):
+        f = pathlib.Path(out) / f"gpu-{part}.json"
+        if not f.exists():
+            continue
+        r = json.loads(f.read_text())
+        if r.get("skipped"):
+            print(f"(Part {part} was skipped: {r['skipped']}.)\n")
+        elif not r.get("machine"):
+            continue
+        else:
+            show(r)
+
+
+if __name__ == "__main__":
+    sections(sys.argv[1])
