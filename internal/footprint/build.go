@@ -328,7 +328,9 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 		return one(opNeg)
 	case ir.Abs:
 		return one(opAbs)
-	case ir.And, ir.Or, ir.Xor:
+	case ir.And:
+		return []exprID{k.masked(w, arg(0), arg(1))}
+	case ir.Or, ir.Xor:
 		return two(opAnd + xop(in.Op-ir.And))
 	case ir.Not:
 		return one(opNot)

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"math/big"
+	"math/bits"
 	"strings"
 
 	"holdfast/internal/ir"
@@ -48,25 +49,31 @@ func (k *kernel) unsignedDivision(w uint8, a exprID, n int64) exprID {
 // leave out what only larger or negative numbers need if they know that there are none. The form rests
 // on the check that there are none.
 func (g *graph) halfDivision(x expr) *linear {
+	f, _ := g.smallDivision(x)
+	return f
+}
+
+// smallDivision is halfDivision, and the largest quotient.
+func (g *graph) smallDivision(x expr) (*linear, int64) {
 	n, ok := g.constant(x.b)
 	p := g.exprs[x.a]
 	if !ok || n < 0 || n >= int64(x.w) || p.op != opMulHiU && p.op != opMulHiS || p.w != x.w {
-		return nil
+		return nil, 0
 	}
 	a, k := p.a, p.b
 	m, ok := g.constant(k)
 	if !ok {
 		if m, ok = g.constant(p.a); !ok {
-			return nil
+			return nil, 0
 		}
 		a = p.b
 	}
 	if m <= 0 && p.op == opMulHiS {
-		return nil
+		return nil, 0
 	}
 	f := g.linear[a]
 	if f.sym != 0 || g.formBounds(f).lo < 0 {
-		return nil // hardly a number that is known not to be negative
+		return nil, 0 // hardly a number that is known not to be negative
 	}
 	// The fewer bits the numbers have, the less exact the factor must be.
 	for below := int64(x.w) - 1; below >= 4; below-- {
@@ -74,10 +81,10 @@ func (g *graph) halfDivision(x expr) *linear {
 			break // hardly what the compiler knew
 		}
 		if c, ok := divisorOf(new(big.Int).SetUint64(unsigned(x.w, m)), int64(x.w)+n, below); ok {
-			return g.floor(g.read(f, uint8(below), false), c, x.w)
+			return g.floor(g.read(f, uint8(below), false), c, x.w), (1<<below - 1) / c
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // highProduct sees the high half of x times a constant.
@@ -231,9 +238,29 @@ func (k *kernel) field(w uint8, signed bool, a, pos, n exprID) []exprID {
 		up := k.binary(opShl, w, a, k.number(32, int64(w)-p-l))
 		return []exprID{k.binary(opShrS, w, up, k.number(32, int64(w)-l))}
 	}
-	e := k.binary(opShrU, w, a, k.number(32, p))
+	e := k.shift(opShrU, w, a, k.number(32, p))
 	if p+l < int64(w) {
 		e = k.binary(opAnd, w, e, k.number(w, int64(uint64(1)<<l-1)))
 	}
 	return []exprID{e}
+}
+
+// masked makes a & b. Where b leaves adjacent bits of a high product, which shifted down would be a
+// division, that is what it is made of: x*m >> w & -2^n is x/c * 2^n.
+func (k *kernel) masked(w uint8, a, b exprID) exprID {
+	for _, p := range [][2]exprID{{a, b}, {b, a}} {
+		c, ok := k.constant(p[1])
+		m := unsigned(w, c)
+		if !ok || k.exprs[p[0]].op != opMulHiU || !adjacent(m) || m&1 != 0 {
+			continue
+		}
+		low := int64(bits.TrailingZeros64(m))
+		e := k.unsignedDivision(w, p[0], low)
+		if e == none {
+			continue
+		}
+		e = k.binary(opAnd, w, e, k.number(w, int64(m>>low)))
+		return k.binary(opShl, w, e, k.number(32, low))
+	}
+	return k.binary(opAnd, w, a, b)
 }

@@ -305,6 +305,11 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 		if bc && bv == -1 || a == b {
 			return a
 		}
+		if c, ok := g.constant(xa.b); bc && ok && xa.op == opDivU && c > 0 {
+			if most := unsigned(x.w, -1) / uint64(c); uint64(smear(int64(min(most, uint64(far)))))&^unsigned(x.w, bv) == 0 {
+				return a // a quotient has no bits where the mask has none
+			}
+		}
 	case opOr:
 		if bc && bv == 0 || a == b {
 			return a

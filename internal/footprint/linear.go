@@ -202,17 +202,24 @@ func (g *graph) remainders(f *linear) *linear {
 	return nil
 }
 
-// multiples replaces k*B - k*(B%m), of which t is the second part, by k*m*(B/m).
+// multiples replaces k*B + a*(B%m), of which t is the second part, by k*m*(B/m) + (k+a)*(B%m), if a and k
+// have different signs: what the two have in common then goes away. It is an identity of integers.
 func (g *graph) multiples(f *linear, t term, v *variable) *linear {
 	b := v.args[0].f
 	if v.args[0].w != 0 || len(b.terms) == 0 || b.sym != 0 {
 		return nil
 	}
 	k := g.ratio(f, b)
-	if k == none || g.binary(opMul, 64, k, g.num(-1)) != t.coef {
+	if k == none {
 		return nil
 	}
-	r, ok := g.sum(f, b, t.coef)
+	minus := g.binary(opMul, 64, k, g.num(-1))
+	kn, kok := g.constant(k)
+	an, aok := g.constant(t.coef)
+	if minus != t.coef && !(kok && aok && (kn > 0) != (an > 0)) {
+		return nil
+	}
+	r, ok := g.sum(f, b, minus)
 	if !ok {
 		return nil
 	}
@@ -631,10 +638,15 @@ func (g *graph) and(x expr, fa, fb *linear) *linear {
 		high := 64 - bits.LeadingZeros64(m)
 		if m != 0 && m == (uint64(1)<<(high-low)-1)<<low && low < 62 {
 			f := fa
+			most := int64(-1)
 			if low > 0 {
-				f = g.floor(f, int64(1)<<low, x.w)
+				// x*m >> w & -2^n may be a division, like x*m >> w >> n.
+				f, most = g.smallDivision(expr{op: opShrU, w: x.w, a: x.a, b: g.number(32, int64(low))})
+				if f == nil {
+					f, most = g.floor(fa, int64(1)<<low, x.w), -1
+				}
 			}
-			if high < int(x.w) && high-low < 62 {
+			if high < int(x.w) && high-low < 62 && (most < 0 || most >= int64(1)<<(high-low)) {
 				f = g.mod(f, int64(1)<<(high-low), x.w)
 			}
 			if r, ok := g.scaled(f, g.num(int64(1)<<low)); ok {

@@ -73,6 +73,22 @@ func (g *generator) arith() stmt {
 	return s
 }
 
+// idiom makes statements that compilers write together, of which the analysis sees what they are.
+func (g *generator) idiom() []stmt {
+	x := g.any()
+	step := func(op string, a int, k uint32) stmt { return stmt{op: op, d: g.fresh(), a: a, isConst: true, k: k} }
+	m := uint32(2 + g.r.IntN(11))
+	switch g.r.IntN(2) {
+	case 0: // x - k*(x%m) + m-1: what lies in a row, backwards
+		rem := step("remu", x, m)
+		times := step("mul", rem.d, uint32(1+g.r.IntN(4)))
+		return []stmt{rem, times, {op: "sub", d: g.fresh(), a: x, b: times.d}, step("add", g.known[len(g.known)-1], m-1)}
+	default: // x / m * 2^n without the shifts
+		high := step("mulhi", x, [...]uint32{715827883, 0xaaaaaaab, 0x55555556, 0xcccccccd}[g.r.IntN(4)])
+		return []stmt{high, step("and", high.d, [...]uint32{0xfffffff8, 0x7ffffffe, 0x1ff0, 0x0fffff00, 0xfffffff6}[g.r.IntN(5)])}
+	}
+}
+
 var rels = []string{"lt.u32", "ge.u32", "lt.s32", "ge.s32", "le.s32", "gt.u32", "eq.s32", "ne.s32"}
 
 // block makes statements; what it defines may be used in it only.
@@ -80,6 +96,9 @@ func (g *generator) block(depth int) []stmt {
 	var list []stmt
 	for range 2 + g.r.IntN(5) {
 		list = append(list, g.arith())
+	}
+	if g.r.IntN(3) == 0 {
+		list = append(list, g.idiom()...)
 	}
 	for range 1 + g.r.IntN(3) {
 		switch k := g.r.IntN(8); {

@@ -80,6 +80,9 @@ func (g *graph) keyOf(v *variable) []byte {
 
 // variable finds or makes a variable.
 func (g *graph) variable(v variable) varID {
+	if v.kind == vFloor || v.kind == vMod {
+		v.w = 64 // they are numbers, whatever the width of the instruction that made them
+	}
 	key := g.keyOf(&v)
 	if id, ok := g.varOf[string(key)]; ok {
 		return id

@@ -1,0 +1,98 @@
+package footprint
+
+import (
+	"fmt"
+	"testing"
+
+	"holdfast/ptx"
+)
+
+// idioms are what compilers write for an index, %r9, of 128 threads in each of 3 blocks, and the bytes of array a
+// that are read with it, as far as it is known; hi = 0: it is not. %r1 is the number of the thread, %r2 a parameter.
+var idioms = []struct {
+	name, body string
+	n          uint32
+	lo, hi     int64
+}{
+	{"a row backwards", `
+	mul.hi.u32 %r3, %r1, 715827883;
+	shr.u32 %r4, %r3, 3;
+	mul.lo.s32 %r5, %r4, 48;
+	sub.s32 %r6, %r1, %r5;
+	shl.b32 %r7, %r6, 1;
+	sub.s32 %r8, %r1, %r7;
+	add.s32 %r9, %r8, 47;`, 0, 0, 4 * 384},
+	{"one off", `
+	add.s32 %r10, %r1, 1;
+	mul.hi.u32 %r3, %r10, 715827883;
+	shr.u32 %r4, %r3, 3;
+	mul.lo.s32 %r5, %r4, 48;
+	sub.s32 %r6, %r10, %r5;
+	shl.b32 %r7, %r6, 1;
+	sub.s32 %r8, %r1, %r7;
+	add.s32 %r9, %r8, 47;`, 0, -4, 0x6bc},
+	{"a quotient without shifts", `
+	mul.hi.u32 %r3, %r1, 715827883;
+	and.b32 %r4, %r3, 0x3ffffff8;
+	shr.u32 %r5, %r3, 3;
+	mul.lo.s32 %r6, %r5, 8;
+	sub.s32 %r9, %r4, %r6;`, 0, 0, 4},
+	{"no quotient", `
+	mul.hi.u32 %r3, %r1, 715827883;
+	and.b32 %r4, %r3, 0x3ffffffa;
+	shr.u32 %r5, %r3, 3;
+	mul.lo.s32 %r6, %r5, 8;
+	sub.s32 %r9, %r4, %r6;`, 0, -0xe0, 0x100},
+}
+
+func TestIdioms(t *testing.T) {
+	for _, x := range idioms {
+		t.Run(x.name, func(t *testing.T) {
+			src := fmt.Sprintf(`.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+.maxntid 128, 1, 1
+{
+	.reg .pred %%p<20>;
+	.reg .b16 %%rs<20>;
+	.reg .b32 %%r<60>;
+	.reg .b64 %%rd<20>;
+	ld.param.u64 %%rd1, [a];
+	ld.param.u64 %%rd2, [b];
+	ld.param.u32 %%r2, [n];
+	mov.u32 %%r40, %%tid.x;
+	mov.u32 %%r41, %%ctaid.x;
+	shl.b32 %%r42, %%r41, 7;
+	or.b32 %%r1, %%r42, %%r40;
+	setp.eq.s32 %%p9, %%r1, %%r1;
+%s
+	mul.wide.s32 %%rd3, %%r9, 4;
+	add.s64 %%rd4, %%rd1, %%rd3;
+	@%%p9 ld.global.u32 %%r50, [%%rd4];
+$L_end:
+	ret;
+}
+`, x.body)
+			m, err := ptx.Parse("idiom.ptx", []byte(src))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := Summarise(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const base = 1 << 40
+			l := &Launch{Grid: [3]uint32{3, 1, 1}, Block: [3]uint32{128, 1, 1}}
+			l.Params = appendUint(appendUint(appendUint(nil, base, 8), 1<<41, 8), uint64(x.n), 4)
+			var in Instance
+			list[0].Evaluate(l, &in)
+			switch {
+			case x.hi == 0 && !in.ReadsUnknown:
+				t.Errorf("reads %x", in.Reads)
+			case x.hi != 0 && (in.ReadsUnknown || len(in.Reads) != 1 || in.Reads[0] != Range{uint64(base + x.lo), uint64(base + x.hi)}):
+				t.Errorf("reads %x (unknown: %v), not %x to %x", in.Reads, in.ReadsUnknown, base+x.lo, base+x.hi)
+			}
+		})
+	}
+}
