@@ -102,7 +102,7 @@ func (k *kernel) guards(f fact) []guard {
 		if f.not {
 			return []guard{{f: d, not0: true}}
 		}
-		return []guard{{f: d, in: bounds{0, 0}}}
+		return k.quotients([]guard{{f: d, in: bounds{0, 0}}})
 	case opLTS, opLES, opLTU, opLEU:
 	default:
 		return nil
@@ -121,8 +121,9 @@ func (k *kernel) guards(f fact) []guard {
 		list = append(list, guard{f: d, in: in})
 	}
 	if signed {
-		return list
+		return k.quotients(list)
 	}
+	list = k.quotients(list)
 	// a <u b with a uniform b: a modulo 2^w is below b.
 	a, b := x.a, x.b
 	if f.not {
@@ -134,6 +135,36 @@ func (k *kernel) guards(f fact) []guard {
 			top = k.binary(opAdd, 64, top, k.num(1))
 		}
 		list = append(list, guard{f: k.linear[a], wrap: w, top: top})
+	}
+	return list
+}
+
+// quotients adds what guards of quotients say of what is divided: if D/m is in [lo, hi], D is in
+// [lo*m, hi*m + m-1].
+func (g *graph) quotients(list []guard) []guard {
+	for i := 0; i < len(list) && i < 4; i++ {
+		x := list[i]
+		c, ok := g.constant(x.f.c)
+		if !ok || len(x.f.terms) != 1 || x.not0 || x.wrap != 0 {
+			continue
+		}
+		v := g.vars[x.f.terms[0].v]
+		k, ok := g.constant(x.f.terms[0].coef)
+		if !ok || k == 0 || v.kind != vFloor || v.args[0].w != 0 || v.args[0].f.sym != 0 {
+			continue
+		}
+		in := x.in.plus(bounds{-c, -c})
+		if k < 0 {
+			k, in = -k, in.times(-1)
+		}
+		r := everything
+		if in.lo > -far {
+			r.lo = satMul(ceilDiv(in.lo, k), v.imm)
+		}
+		if in.hi < far {
+			r.hi = min(satMul(floorDiv(in.hi, k), v.imm)+v.imm-1, far)
+		}
+		list = append(list, guard{f: g.withChecks(v.args[0].f, x.f), in: r})
 	}
 	return list
 }

@@ -43,6 +43,34 @@ var idioms = []struct {
 	shr.u32 %r5, %r3, 3;
 	mul.lo.s32 %r6, %r5, 8;
 	sub.s32 %r9, %r4, %r6;`, 0, -0xe0, 0x100},
+	{"a signed remainder where there is no sign", `
+	rem.u32 %r3, %r1, 48;
+	and.b32 %r4, %r3, 48;
+	setp.eq.s32 %p9, %r4, 16;
+	cvt.u16.u32 %rs1, %r3;
+	add.s16 %rs2, %rs1, -16;
+	cvt.s16.s8 %rs3, %rs2;
+	shr.u16 %rs4, %rs3, 11;
+	and.b16 %rs5, %rs4, 15;
+	add.s16 %rs6, %rs2, %rs5;
+	and.b16 %rs7, %rs6, 240;
+	sub.s16 %rs8, %rs2, %rs7;
+	cvt.s16.s8 %rs9, %rs8;
+	cvt.s32.s16 %r9, %rs9;`, 0, 0, 64},
+	{"a signed remainder where there is one", `
+	rem.u32 %r3, %r1, 48;
+	and.b32 %r4, %r3, 48;
+	setp.eq.s32 %p9, %r4, 0;
+	cvt.u16.u32 %rs1, %r3;
+	add.s16 %rs2, %rs1, -16;
+	cvt.s16.s8 %rs3, %rs2;
+	shr.u16 %rs4, %rs3, 11;
+	and.b16 %rs5, %rs4, 15;
+	add.s16 %rs6, %rs2, %rs5;
+	and.b16 %rs7, %rs6, 224;
+	sub.s16 %rs8, %rs2, %rs7;
+	cvt.s16.s8 %rs9, %rs8;
+	cvt.s32.s16 %r9, %rs9;`, 0, 0, 0},
 }
 
 func TestIdioms(t *testing.T) {

@@ -634,6 +634,9 @@ func (g *graph) divide(x expr) *linear {
 func (g *graph) and(x expr, fa, fb *linear) *linear {
 	if k, ok := g.constant(x.b); ok && fa.sym == 0 {
 		m := unsigned(x.w, k)
+		if f := g.bitsOf(x, m); f != nil {
+			return f
+		}
 		low := bits.TrailingZeros64(m)
 		high := 64 - bits.LeadingZeros64(m)
 		if m != 0 && m == (uint64(1)<<(high-low)-1)<<low && low < 62 {
@@ -655,6 +658,25 @@ func (g *graph) and(x expr, fa, fb *linear) *linear {
 		}
 	}
 	return g.atom(variable{kind: vAnd, w: x.w, args: []argument{g.arg(x.a, false), g.arg(x.b, false)}})
+}
+
+// bitsOf is (a >> n) & m where m leaves low bits, all of which are bits of a: floor(a / 2^n) modulo m+1.
+// It does not matter by which multiple of 2^w the form of a differs from a, so nothing is checked.
+func (g *graph) bitsOf(x expr, m uint64) *linear {
+	s := g.exprs[x.a]
+	if s.op != opShrU && s.op != opShrS || m == 0 || m&(m+1) != 0 {
+		return nil
+	}
+	n, ok := g.constant(s.b)
+	f := g.linear[s.a]
+	high := int64(bits.Len64(m))
+	if !ok || n <= 0 || n+high > int64(x.w) || high >= 62 || f.sym != 0 {
+		return nil
+	}
+	if h, _ := g.smallDivision(s); h != nil {
+		return nil
+	}
+	return g.mod(g.floor(f, int64(1)<<n, x.w), int64(1)<<high, x.w)
 }
 
 // orConstant is x | k = x + k - (x & k), and x ^ k = x + k - 2*(x & k), where x & k is easy.

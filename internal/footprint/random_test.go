@@ -78,7 +78,12 @@ func (g *generator) idiom() []stmt {
 	x := g.any()
 	step := func(op string, a int, k uint32) stmt { return stmt{op: op, d: g.fresh(), a: a, isConst: true, k: k} }
 	m := uint32(2 + g.r.IntN(11))
-	switch g.r.IntN(2) {
+	switch g.r.IntN(3) {
+	case 1: // bits of what may be negative
+		k := uint32(1 + g.r.IntN(6))
+		less := step("add", x, -uint32(g.r.IntN(20)))
+		right := step([...]string{"shru", "shrs"}[g.r.IntN(2)], less.d, k)
+		return []stmt{less, right, step("and", right.d, 1<<(1+g.r.IntN(32-int(k)))-1)}
 	case 0: // x - k*(x%m) + m-1: what lies in a row, backwards
 		rem := step("remu", x, m)
 		times := step("mul", rem.d, uint32(1+g.r.IntN(4)))
