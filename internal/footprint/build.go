@@ -269,7 +269,7 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 	case ir.Compare:
 		return k.compare(in)
 	case ir.Convert:
-		return k.convert(in)
+		return k.convert(b, in)
 	case ir.Compute:
 		return k.compute(in)
 	}
@@ -376,7 +376,7 @@ func (k *kernel) isPred(x ir.Operand) bool {
 func (k *kernel) compare(in *ir.Inst) []exprID {
 	e := k.comparison(in.Rel, in.Type, in.Args[0], in.Args[1])
 	if e == none {
-		return nil
+		return k.zeroTest(in)
 	}
 	return []exprID{e, k.unary(opNot, 1, e)}
 }
@@ -408,8 +408,12 @@ func (k *kernel) comparison(rel ir.Rel, t ir.Type, x, y ir.Operand) exprID {
 	return none
 }
 
-func (k *kernel) convert(in *ir.Inst) []exprID {
+func (k *kernel) convert(b *ir.Block, in *ir.Inst) []exprID {
 	to, from := in.Type, in.Type2
+	if from.Kind == ir.Float && to.Kind == ir.Signed && (to.Width == 32 || to.Width == 64) && k.notNegative(in.Args[0]) {
+		w := uint8(to.Width)
+		return []exprID{k.binary(opAnd, w, k.unknown(w, b), k.number(w, int64(1)<<(w-1)-1))}
+	}
 	if !to.Integer() || !from.Integer() || to.Width > 64 || from.Width > 64 || from.Width == 0 {
 		return nil
 	}

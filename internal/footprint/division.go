@@ -180,6 +180,9 @@ func (k *kernel) compute(in *ir.Inst) []exprID {
 			return nil
 		}
 	}
+	if part[0] == "setp" && t.Kind == ir.Float {
+		return k.zeroTest(in)
+	}
 	if !t.Integer() || t.Width > 64 || len(in.Args) == 0 || len(part) < 2 {
 		return nil
 	}
@@ -201,12 +204,104 @@ func (k *kernel) compute(in *ir.Inst) []exprID {
 		return []exprID{k.unary(opPopc, k.widthOf(in.Defs[0]), arg(0))}
 	case "clz":
 		return []exprID{k.unary(opClz, k.widthOf(in.Defs[0]), arg(0))}
+	case "bfi":
+		if len(in.Args) == 4 {
+			return k.insert(w, arg(0), arg(1), k.operand(in.Args[2], 32), k.operand(in.Args[3], 32))
+		}
 	case "bfe":
 		if len(in.Args) == 3 {
 			return k.field(w, signed, arg(0), k.operand(in.Args[1], 32), k.operand(in.Args[2], 32))
 		}
 	}
 	return nil
+}
+
+// insert is bfi: b with the low n bits of a from pos on, both constants.
+func (k *kernel) insert(w uint8, a, b, pos, n exprID) []exprID {
+	p, okp := k.constant(pos)
+	l, okl := k.constant(n)
+	if !okp || !okl || p < 0 || l <= 0 || l >= 64 || p+l > int64(w) {
+		return nil
+	}
+	mask := (int64(1)<<l - 1) << p
+	in := k.binary(opAnd, w, k.binary(opShl, w, a, pos), k.number(w, mask))
+	return []exprID{k.binary(opOr, w, in, k.binary(opAnd, w, b, k.number(w, ^mask)))}
+}
+
+// zeroTest is a comparison of a uniform floating-point number with 0 for equality, which its bits decide: it is 0 if all
+// of them but the sign are, and with .ftz if the exponent's are. A comparison that fails for numbers that
+// are none (eq, ne) fails for bits above those of infinity.
+func (k *kernel) zeroTest(in *ir.Inst) []exprID {
+	part := strings.Split(in.Name, ".")
+	w := in.Type.Width
+	if in.Type.Kind != ir.Float || w != 32 && w != 64 || len(in.Args) != 2 || len(part) < 3 || part[0] != "setp" {
+		return nil
+	}
+	x, zero := in.Args[0], in.Args[1]
+	if x.Kind == ir.Constant {
+		x, zero = zero, x
+	}
+	abs, infinity := int64(1)<<(w-1)-1, int64(0x7f800000)
+	if w == 64 {
+		infinity = 0x7ff << 52
+	}
+	if x.Kind != ir.Value || x.Mod != 0 || zero.Kind != ir.Constant || zero.Mod != 0 || int64(zero.Bits)&abs != 0 {
+		return nil
+	}
+	for i, p := range part[2:] {
+		if i < len(part)-3 && p != "ftz" {
+			return nil
+		}
+	}
+	e := k.operand(x, uint8(w))
+	if !k.uniform[e] {
+		return nil
+	}
+	bits := k.binary(opAnd, uint8(w), e, k.number(uint8(w), abs))
+	is := bits
+	if part[2] == "ftz" && w == 32 {
+		is = k.binary(opAnd, uint8(w), e, k.number(uint8(w), infinity))
+	}
+	is = k.binary(opEQ, 1, is, k.number(uint8(w), 0))
+	not := k.unary(opNot, 1, is)
+	number := k.binary(opLEU, 1, bits, k.number(uint8(w), infinity))
+	var r exprID
+	switch part[1] {
+	case "eq":
+		r = is
+	case "neu":
+		r = not
+	case "ne":
+		r = k.binary(opAnd, 1, not, number)
+	case "equ":
+		r = k.binary(opOr, 1, is, k.unary(opNot, 1, number))
+	default:
+		return nil
+	}
+	return []exprID{r, k.unary(opNot, 1, r)}
+}
+
+// notNegative reports whether a floating-point value is the maximum of something and a number that is not negative.
+// The maximum of 0 and what is no number is 0.
+func (k *kernel) notNegative(x ir.Operand) bool {
+	if x.Kind != ir.Value || x.Mod != 0 || x.Part != "" {
+		return false
+	}
+	in := k.f.Vals[x.Val].Def
+	if in == nil || in.Op != ir.Max || in.Guarded() || in.Type.Kind != ir.Float || in.Type.Width != 32 && in.Type.Width != 64 || strings.Contains(in.Name, "NaN") || strings.Contains(in.Name, "abs") {
+		return false
+	}
+	for _, a := range in.Args {
+		if a.Kind == ir.Value {
+			if d := k.f.Vals[a.Val].Def; d != nil && d.Op == ir.Mov && !d.Guarded() && len(d.Args) == 1 {
+				a = d.Args[0]
+			}
+		}
+		if a.Kind == ir.Constant && a.Mod == 0 && a.Bits>>(in.Type.Width-1) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // compareAnd is setp with a second predicate: setp.lt.and.s32.

@@ -310,6 +310,9 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 				return a // a quotient has no bits where the mask has none
 			}
 		}
+		if w := g.width(xa.a); bc && xa.op == opZext && w > 1 { // the bits above are 0
+			return g.unary(opZext, x.w, g.binary(opAnd, w, xa.a, g.number(w, bv)))
+		}
 	case opOr:
 		if bc && bv == 0 || a == b {
 			return a
@@ -341,6 +344,13 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 	case opMinS, opMinU, opMaxS, opMaxU:
 		if a == b {
 			return a
+		}
+		if max := x.op == opMaxS || x.op == opMaxU; max && (xa.op == opNot || g.exprs[b].op == opNot) { // max(~p, q) = ~min(p, ~q)
+			least := opMinS
+			if x.op == opMaxU {
+				least = opMinU
+			}
+			return g.unary(opNot, x.w, g.binary(least, x.w, g.unary(opNot, x.w, a), g.unary(opNot, x.w, b)))
 		}
 	case opZext, opSext, opTrunc:
 		if xa.w == x.w {

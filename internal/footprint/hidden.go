@@ -20,7 +20,7 @@ func (k *kernel) hide(list []*access) {
 // address. If the block of w dominates that of r, w's last execution used the values that r
 // uses: a path that makes one of them anew leads through w again before it comes to r.
 func (k *kernel) writesBefore(w, r *access) bool {
-	if w.f != r.f || len(w.f.checks) > 0 || w.order >= r.order || w.off > r.off || w.off+w.bytes < r.off+r.bytes {
+	if w.f != r.f || len(w.f.checks) > 0 && (w.addr != r.addr || w.addr == none) || w.order >= r.order || w.off > r.off || w.off+w.bytes < r.off+r.bytes {
 		return false
 	}
 	if w.async {

@@ -450,7 +450,11 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		return g.atom(variable{kind: vMulHiU + vkind(x.op-opMulHiU), w: x.w, args: []argument{g.arg(x.a, x.op == opMulHiS), g.arg(x.b, x.op == opMulHiS)}})
 	case opMinU, opMinS, opMaxU, opMaxS:
 		signed := x.op == opMinS || x.op == opMaxS
-		return g.atom(variable{kind: vMinU + vkind(x.op-opMinU), w: x.w, args: []argument{g.arg(x.a, signed), g.arg(x.b, signed)}})
+		args := []argument{g.arg(x.a, signed), g.arg(x.b, signed)}
+		if args[0].f.id > args[1].f.id { // the same one, whichever way round
+			args[0], args[1] = args[1], args[0]
+		}
+		return g.atom(variable{kind: vMinU + vkind(x.op-opMinU), w: x.w, args: args})
 	case opAbs:
 		return g.atom(variable{kind: vAbs, w: x.w, args: []argument{g.arg(x.a, true)}})
 	case opPopc, opClz:
