@@ -555,30 +555,51 @@ func (g *graph) split(f *linear, m int64) (whole, rest *linear) {
 	return g.form(a), g.form(b)
 }
 
-// reduce finds the largest k that divides m and all coefficients of f; the constant may leave a
-// rest below k.
+// reduce finds the largest k that divides m, such that f = k*B + r with 0 <= r < k: the coefficients of B are
+// divided by k, and r is a constant and terms that are small in every launch.
 func (g *graph) reduce(f *linear, m int64) (*linear, int64) {
 	c, ok := g.constant(f.c)
 	if !ok || f.sym != 0 || len(f.terms) == 0 {
 		return nil, 1
 	}
-	k := m
+	best := int64(1)
 	for _, t := range f.terms {
 		x, ok := g.constant(t.coef)
 		if !ok {
 			return nil, 1
 		}
-		k = gcd(k, x)
+		k := gcd(m, x)
+		for _, u := range f.terms {
+			// What has no chance of being small must be a multiple as well.
+			if y, ok := g.constant(u.coef); ok && !g.vars[u.v].bounds.times(y).in(bounds{0, k - 1}) {
+				k = gcd(k, y)
+			}
+		}
+		if k > best && g.rest(f, k, c).in(bounds{0, k - 1}) {
+			best = k
+		}
 	}
-	if k <= 1 {
+	if best <= 1 {
 		return nil, 1
 	}
-	r := linear{c: g.num(floorDiv(c, k))}
+	r := linear{c: g.num(floorDiv(c, best))}
 	for _, t := range f.terms {
-		x, _ := g.constant(t.coef)
-		r.terms = append(r.terms, term{t.v, g.num(x / k)})
+		if x, _ := g.constant(t.coef); x%best == 0 {
+			r.terms = append(r.terms, term{t.v, g.num(x / best)})
+		}
 	}
-	return g.form(r), k
+	return g.form(r), best
+}
+
+// rest is the bounds, in every launch, of the terms of f that are no multiples of k, and c modulo k.
+func (g *graph) rest(f *linear, k, c int64) bounds {
+	r := bounds{c - floorDiv(c, k)*k, c - floorDiv(c, k)*k}
+	for _, t := range f.terms {
+		if x, ok := g.constant(t.coef); !ok || x%k != 0 {
+			r = r.plus(g.vars[t.v].bounds.product(g.bounds[t.coef]))
+		}
+	}
+	return r
 }
 
 func gcd(a, b int64) int64 {
