@@ -6,7 +6,7 @@
 # BUDGET=N  seconds for all parts together (530): nothing is begun that may not end by then, and what is left out is said
 # DISK=DIR  demand: also restore from this directory, which should be on a disk ("" = not; default: where the work is)
 # GROW=N    GiB that each of 12 writers touches before images are written (7; 0 = none)
-# Further arguments for gpu.py in GPU_ARGS. Ends everything that it started, also when it is ended by a signal.
+# Further arguments for gpu.py in GPU_ARGS, quoted as for a shell. Ends everything that it started, also when it is ended by a signal.
 set -u
 cd "$(dirname "$0")/../.."
 [ $# -ge 3 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -60,6 +60,7 @@ case " $* " in *" cow "* | *" demand "*)
 	;;
 esac
 
+eval "extra=(${GPU_ARGS:-})"
 status=0
 while [ $# -gt 0 ]; do
 	left=$((budget - SECONDS + began))
@@ -69,7 +70,7 @@ while [ $# -gt 0 ]; do
 	disk=
 	[ "$1" != demand ] || [ -z "${DISK-$work}" ] || disk="--disk ${DISK-$work}"
 	# shellcheck disable=SC2086
-	timeout -k 20 $((share + 15)) python3 bench/foresee/gpu.py --holdfast "$holdfast" --out "$out" --work "$work/work" --part "$1" --budget "$share" $disk ${GPU_ARGS:-} &
+	timeout -k 20 $((share + 15)) python3 bench/foresee/gpu.py --holdfast "$holdfast" --out "$out" --work "$work/work" --part "$1" --budget "$share" $disk "${extra[@]}" &
 	runner=$!
 	wait "$runner" || status=$?
 	runner=

@@ -161,15 +161,20 @@ func (c *comparison) serve(ctx context.Context, p *process, t *task) (last strin
 	}
 }
 
+// mostShown bounds the lines of progress about pairs that differ; the results have all.
+const mostShown = 100
+
 func (c *comparison) add(r Result, _ string) {
 	c.mu.Lock()
 	c.results = append(c.results, r)
 	c.pairs++
-	if r.Status == differs || r.Status == failed {
+	bad := r.Status == differs || r.Status == failed
+	if bad {
 		c.bad++
 	}
+	show := bad && c.bad <= mostShown
 	c.mu.Unlock()
-	if r.Status == differs || r.Status == failed {
+	if show {
 		fmt.Fprintf(c.progress, "%s: %s, input %d: %s %s\n", r.Status, r.ID, r.Round, r.Detail, r.difference())
 	}
 	c.show(false)

@@ -2,7 +2,7 @@
 # Compares the software GPU with the GPU of this machine: run.sh [flags of softgpu-compare]. See README.md.
 #
 # It builds the command, runs it on the probes and on the kernel corpus, and writes results.json, the PTX of what differs
-# and table.md to $OUT (default: softgpu-results in the working directory).
+# (results-kernels.tar.gz) and table.md to $OUT (default: softgpu-results in the working directory).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-softgpu-results}
@@ -18,5 +18,7 @@ set -- -seed 1 -limit-seconds 420 -json "$out/results.json" -table "$out/table.m
 status=0
 "$binary" "$@" || status=$?
 [ "$status" -ne 2 ] || exit 2
+kernels=$out/results-kernels # one file for all of them, for machines from which few files come back
+[ ! -d "$kernels" ] || { tar -czf "$kernels.tar.gz" -C "$out" results-kernels && rm -r "$kernels"; }
 echo "results: $out/results.json, $out/table.md"
 exit "$status"
