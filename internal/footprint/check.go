@@ -107,9 +107,13 @@ func (c *checker) program() {
 	for i, x := range p.exits {
 		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs), "exit", i)
 	}
+	var last pctx // every access is in one context, and every step and condition in one at most
 	for i, x := range p.ctxs {
+		c.need(x.c0 >= last.c1 && x.s0 >= last.s1 && x.a0 == last.a1, "context", i)
+		last = x
 		c.need(conds(x.c0, x.c1) && span(x.s0, x.s1, len(p.steps)) && span(x.a0, x.a1, len(p.accs)) && span(0, x.rounds, len(p.vars)) && span(0, x.home, len(p.vars)) && (x.home == 0 || c.err != nil || p.vars[x.home-1].kind == vTable), "context", i)
 	}
+	c.need(int(last.a1) == len(p.accs), "context", len(p.ctxs))
 	for i, x := range p.steps {
 		n := len(p.vars)
 		if x.guard {

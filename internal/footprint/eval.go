@@ -5,18 +5,22 @@ import "encoding/binary"
 // A machine is the memory that evaluating a launch needs. It belongs to an Instance.
 type machine struct {
 	p       *program
+	plan    *plan
 	launch  *Launch
 	cluster [3]uint32
 	regs    []int64
 	vars    []bounds
 	rounds  []int64  // of counters: the most that they reach anywhere in the launch
-	proven  []uint32 // of checks: the context in which they were found to hold
-	active  []uint32 // of guards with several terms
+	reached int64    // by the counter in hand; 0: no thread enters its loop
+	proven  []bool   // of checks: they hold where the machine is
+	active  []bool   // of guards with several terms: within says something
 	within  []bounds // of those guards: their terms
+	grouped int      // guards that are active
 	exits   []exitState
-	epoch   uint32
-	bad     bool // a uniform value has no result
-	dead    bool // no thread comes to the context in hand
+	trail   []undo  // what was found on the way to where the machine is
+	marks   []int32 // of branches: how long the trail was
+	bad     bool    // a uniform value has no result
+	dead    bool    // no thread comes to where the machine is
 	results []extent
 
 	// Of programs that know contents of memory (known.go):
@@ -27,11 +31,30 @@ type machine struct {
 	home    int32      // the loaded value that the context in hand is of; -1 = none
 	pieces  []Range    // of extents
 
+	spans []bounds // of sites
+	snap  []bounds // of sites: the variables of their terms
+	gsnap []bounds // of sites: their candidates; empty: not active
+
 	walk     walker
 	boxes    []boxes
 	launches uint32 // how many were evaluated
-	loaded   int32  // the context that variables and guards are those of
 }
+
+// An undo is what the machine does when it goes back: a variable gets its bounds back, or what was found
+// is not known any more.
+type undo struct {
+	what undoing
+	id   int32
+	old  bounds
+}
+
+type undoing uint8
+
+const (
+	undoBounds undoing = iota
+	undoProof
+	undoGroup
+)
 
 // An exitState is what a loop's test says in the context in hand.
 type exitState struct {
@@ -44,7 +67,6 @@ type extent struct {
 	state  extentState
 	region int32 // 0: addresses; else 1 + a variable whose address is not known, and offsets in it
 	lo, hi uint64
-	ctx    int32
 	whole  bool  // all of an allocation: Launch.Contained
 	p0, p1 int32 // it is one of these parts, in machine.pieces; lo and hi are around them
 }
@@ -59,16 +81,18 @@ const (
 
 // grow makes room for a program.
 func (m *machine) grow(p *program) {
-	m.p = p
+	pl := p.plan
+	m.p, m.plan = p, pl
 	m.regs = resize(m.regs, len(p.ops))
 	m.vars = resize(m.vars, len(p.vars))
 	m.rounds = resize(m.rounds, len(p.vars))
-	for i := range m.rounds {
-		m.rounds[i] = far
-	}
 	m.within = resize(m.within, len(p.guards))
 	m.exits = resize(m.exits, len(p.exits))
 	m.results = resize(m.results, len(p.accs))
+	m.spans = resize(m.spans, len(pl.sites))
+	m.snap = resize(m.snap, pl.snaps)
+	m.gsnap = resize(m.gsnap, pl.gsnaps)
+	m.marks = resize(m.marks, pl.depth+1)
 	if len(m.boxes) < len(p.accs) {
 		m.boxes = make([]boxes, len(p.accs))
 		m.launches = 0
@@ -77,11 +101,12 @@ func (m *machine) grow(p *program) {
 		clear(m.boxes)
 		m.launches = 1
 	}
-	if len(m.proven) < len(p.checks) || len(m.active) < len(p.guards) || m.epoch > 1<<31 {
-		// Never smaller than they were: kernels of different shapes take turns.
-		m.proven = make([]uint32, max(len(p.checks), len(m.proven)))
-		m.active = make([]uint32, max(len(p.guards), len(m.active)))
-		m.epoch = 0
+	// These are false between launches. They never become smaller: kernels of different shapes take turns.
+	if len(m.proven) < len(p.checks) {
+		m.proven = make([]bool, len(p.checks))
+	}
+	if len(m.active) < len(p.guards) {
+		m.active = make([]bool, len(p.guards))
 	}
 }
 
@@ -94,28 +119,41 @@ func resize[T any](s []T, n int) []T {
 
 // uniform computes the registers.
 func (m *machine) uniform() {
+	pl := m.plan
+	p := m.launch.Params
+	if pl.params > len(p) {
+		m.bad = true
+		return
+	}
 	r := m.regs
-	for i := range m.p.ops {
-		in := &m.p.ops[i]
-		switch in.op {
-		case opConst:
-			r[i] = in.imm
+	copy(r, pl.template)
+	for _, x := range pl.pointers {
+		r[x.reg] = int64(binary.LittleEndian.Uint64(p[x.off:]))
+	}
+	for i := range pl.ops {
+		in := &pl.ops[i]
+		a, b := r[in.a], r[in.b]
+		switch s := (64 - in.w) & 63; in.op {
 		case opParam:
-			r[i] = m.param(in)
+			r[in.reg] = m.param(&in.instr)
 		case opGeometry:
-			r[i] = m.geometry(int(in.imm))
+			r[in.reg] = m.geometry(int(in.imm))
 		case opAdd:
-			r[i] = canonical(in.w, r[in.a]+r[in.b])
+			r[in.reg] = (a + b) << s >> s
+		case opSub:
+			r[in.reg] = (a - b) << s >> s
 		case opMul:
-			r[i] = canonical(in.w, r[in.a]*r[in.b])
+			r[in.reg] = a * b << s >> s
 		case opSext:
-			r[i] = r[in.a]
+			r[in.reg] = a
+		case opTrunc:
+			r[in.reg] = a << s >> s
 		default:
-			x, ok := compute(in.op, in.w, in.aw, r[in.a], r[in.b], r[in.c])
+			x, ok := compute(in.op, in.w, in.aw, a, b, r[in.c])
 			if !ok {
 				m.bad = true
 			}
-			r[i] = x
+			r[in.reg] = x
 		}
 	}
 }
@@ -176,40 +214,99 @@ func (m *machine) coordinate(i int) bounds {
 	return bounds{0, n - 1}
 }
 
-// context evaluates the variables and guards of context i, then its accesses.
-func (m *machine) context(i int) {
-	p := m.p
-	x := &p.ctxs[i]
-	m.epoch++
-	m.loaded = int32(i)
-	m.home = x.home - 1
+// run does what the plan says.
+func (m *machine) run() {
+	pl := m.plan
+	for _, v := range pl.leaves {
+		m.vars[v] = m.variable(&m.p.vars[v])
+	}
+	for _, v := range pl.counters {
+		m.rounds[v] = far
+	}
+	m.reached, m.home = 0, -1
 	m.dead = false
-	m.dead = !m.holds(p.lists[x.c0:x.c1])
-	for s := x.s0; s < x.s1 && !m.dead; s++ {
-		if st := p.steps[s]; st.guard {
-			m.guard(st.index)
-		} else if v := &p.vars[st.index]; v.kind == vTable {
-			m.vars[st.index] = m.table(st.index, v)
-		} else {
-			b := m.variable(v)
-			if v.kind == vCounter {
-				b.hi = min(b.hi, m.rounds[st.index])
+	for i := 0; i < len(pl.code); i++ {
+		x := &pl.code[i]
+		switch x.do {
+		case doCondition:
+			m.dead = (m.regs[x.index>>1] != 0) == (x.index&1 != 0)
+		case doForget:
+			m.vars[x.index] = everything
+		case doVariable:
+			m.assign(x.index)
+		case doGuard:
+			m.guard(x.index)
+		case doAccesses:
+			m.accesses(&pl.sets[x.index])
+		case doEnter:
+			m.reached = max(0, m.vars[x.index].hi)
+		case doHome:
+			m.home = x.index
+		case doEntered:
+			m.rounds[x.index], m.reached = m.reached, 0
+		case doMark:
+			m.marks[x.index] = int32(len(m.trail))
+		case doBack:
+			m.rewind(int(m.marks[x.index]))
+		}
+		if m.dead {
+			for _, a := range pl.places[x.p0:x.p1] {
+				m.results[a.acc] = extent{}
 			}
-			m.vars[st.index] = b
+			m.dead = false
+			i = int(x.end) - 1
 		}
 	}
-	if v := x.rounds - 1; v >= 0 {
-		m.rounds[v] = 0 // no thread enters the loop
-		if !m.dead {
-			m.rounds[v] = max(0, m.vars[v].hi)
+	m.rewind(0)
+}
+
+// rewind goes back to when the trail was so long.
+func (m *machine) rewind(to int) {
+	for i := len(m.trail) - 1; i >= to; i-- {
+		switch u := &m.trail[i]; u.what {
+		case undoBounds:
+			m.vars[u.id] = u.old
+		case undoProof:
+			m.proven[u.id] = false
+		case undoGroup:
+			m.active[u.id] = false
+			m.grouped--
 		}
 	}
-	for a := x.a0; a < x.a1; a++ {
-		r := &m.results[a]
-		*r = extent{ctx: int32(i)}
-		if !m.dead {
-			m.extent(&p.accs[a], r)
+	m.trail = m.trail[:to]
+}
+
+// context evaluates context i by itself, for those who want to see how its ranges come about, up to where no thread
+// goes on. The machine stays there.
+func (m *machine) context(i int) {
+	x := &m.p.ctxs[i]
+	m.rewind(0)
+	m.home = x.home - 1
+	for _, v := range m.plan.leaves {
+		m.vars[v] = m.variable(&m.p.vars[v])
+	}
+	m.dead = !m.holds(m.p.lists[x.c0:x.c1])
+	for s := x.s0; s < x.s1 && !m.dead; s++ {
+		if st := m.p.steps[s]; st.guard {
+			m.guard(st.index)
+		} else if k := m.p.vars[st.index].kind; k != vThread && k != vAny {
+			m.assign(st.index)
 		}
+	}
+}
+
+// assign evaluates a variable.
+func (m *machine) assign(i int32) {
+	v := &m.p.vars[i]
+	switch v.kind {
+	case vTable:
+		m.vars[i] = m.table(i, v)
+	case vCounter:
+		b := m.counter(v)
+		b.hi = min(b.hi, m.rounds[i])
+		m.vars[i] = b
+	default:
+		m.vars[i] = m.variable(v)
 	}
 }
 
@@ -262,13 +359,14 @@ func (m *machine) variable(v *pvar) bounds {
 // sound reports whether the checks of a form hold.
 func (m *machine) sound(f *pform) bool {
 	for _, id := range m.p.lists[f.k0:f.k1] {
-		if m.proven[id] == m.epoch {
+		if m.proven[id] {
 			continue
 		}
 		if !m.check(id) {
 			return false
 		}
-		m.proven[id] = m.epoch
+		m.proven[id] = true
+		m.trail = append(m.trail, undo{what: undoProof, id: id})
 	}
 	return true
 }
@@ -293,17 +391,57 @@ func (m *machine) total(f *pform) bounds {
 // span is the range of the terms of a form: guards first, then every variable by itself.
 func (m *machine) span(f *pform) bounds {
 	terms := m.p.terms[f.t0:f.t1]
+	if m.grouped > 0 {
+		return m.grouping(terms, m.p.cands[f.d0:f.d1])
+	}
+	return m.sum(terms)
+}
+
+// sum is the range of terms, every variable by itself.
+func (m *machine) sum(terms []pterm) bounds {
+	var sum bounds
+	for _, t := range terms {
+		v, k := m.vars[t.v], m.regs[t.coef]
+		if int64(int32(k)) != k || int64(int32(v.lo)) != v.lo || int64(int32(v.hi)) != v.hi {
+			return m.largeSum(terms)
+		}
+		if k < 0 {
+			v.lo, v.hi = v.hi, v.lo
+		}
+		sum.lo += v.lo * k // at most maxTerms times 2^62 if it were all: see below
+		sum.hi += v.hi * k
+		if sum.lo < -far/2 || sum.hi > far/2 {
+			return m.largeSum(terms)
+		}
+	}
+	return sum
+}
+
+// largeSum is sum where numbers may be large.
+func (m *machine) largeSum(terms []pterm) bounds {
+	var sum bounds
+	for _, t := range terms {
+		sum = sum.plus(m.vars[t.v].times(clamp(m.regs[t.coef])))
+	}
+	return sum
+}
+
+// grouping is the range of terms of which guards may know something together.
+func (m *machine) grouping(terms []pterm, cands []cand) bounds {
 	var sum bounds
 	var done uint32
-	for i := f.d0; i < f.d1; i++ {
-		c := &m.p.cands[i]
-		if m.active[c.guard] != m.epoch {
+	for i := range cands {
+		c := &cands[i]
+		if !m.active[c.guard] {
 			continue
 		}
 		if k, mask := m.multiple(terms, c); k != 0 && mask&done == 0 {
 			done |= mask
 			sum = sum.plus(m.within[c.guard].times(k))
 		}
+	}
+	if done == 0 {
+		return m.sum(terms)
 	}
 	for i := range terms {
 		if done&(1<<i) == 0 {
@@ -441,6 +579,13 @@ func (m *machine) guard(id int32) {
 	if c >= far || c <= -far {
 		return
 	}
+	if f.t1-f.t0 == 1 && g.wrap == 0 && g.rest == 0 && (!g.not0 || g.exit != 0) {
+		t := m.p.terms[f.t0]
+		if k := m.regs[t.coef]; k == 1 {
+			m.narrow(t.v, in.plus(bounds{-c, -c}))
+			return
+		}
+	}
 	now := m.span(f)
 	switch {
 	case g.wrap != 0:
@@ -474,25 +619,41 @@ func (m *machine) guard(id int32) {
 	}
 	if f.t1-f.t0 > 1 {
 		m.within[id] = now
-		m.active[id] = m.epoch
+		if !m.active[id] {
+			m.active[id] = true
+			m.grouped++
+			m.trail = append(m.trail, undo{what: undoGroup, id: id})
+		}
 		return
 	}
 	t := m.p.terms[f.t0]
 	k := m.regs[t.coef]
-	v := &m.vars[t.v]
 	switch {
 	case k == 0 || k <= -far || k >= far:
 		return
 	case k < 0:
 		k, now = -k, now.times(-1)
 	}
+	to := everything
 	if now.lo > -far {
-		v.lo = max(v.lo, ceilDiv(now.lo, k))
+		to.lo = ceilDiv(now.lo, k)
 	}
 	if now.hi < far {
-		v.hi = min(v.hi, floorDiv(now.hi, k))
+		to.hi = floorDiv(now.hi, k)
 	}
-	if v.empty() {
+	m.narrow(t.v, to)
+}
+
+// narrow brings a variable within bounds.
+func (m *machine) narrow(id int32, to bounds) {
+	v := &m.vars[id]
+	n := v.meet(to)
+	if n == *v {
+		return
+	}
+	m.trail = append(m.trail, undo{undoBounds, id, *v})
+	*v = n
+	if n.empty() {
 		m.dead = true
 	}
 }
@@ -514,41 +675,83 @@ func (m *machine) before(x *pexit, s *exitState) bounds {
 	return first.join(next)
 }
 
-// extent finds the bytes of an access.
-func (m *machine) extent(a *pacc, r *extent) {
-	f := &m.p.forms[a.form]
-	r.state = boundless
-	r.region = f.sym
-	m.exact(a, f, r)
-	if len(m.values) > 0 {
-		m.parts(a, f, r)
+// accesses finds the bytes of the accesses of a context, which has been evaluated.
+func (m *machine) accesses(x *pset) {
+	pl := m.plan
+	for i := x.s0; i < x.s1; i++ {
+		m.site(&pl.sites[i], &m.spans[i])
 	}
-	if r.state == boundless && m.launch.Contained && a.base != 0 {
-		if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
-			r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
+	fast := x.fast
+	for i := x.k0; fast && i < x.k1; i++ {
+		fast = m.needed(&pl.needs[i])
+	}
+	for i := x.p0; i < x.p1; i++ {
+		a := &pl.places[i]
+		r := &m.results[a.acc]
+		*r = extent{state: boundless, region: a.sym}
+		if !a.none && (fast || !a.checked || m.sound(&m.p.forms[a.form])) {
+			m.place(m.regs[a.c]+a.off, m.spans[a.site], a.span, r)
+			if len(m.values) > 0 {
+				m.parts(&m.p.accs[a.acc], &m.p.forms[a.form], r)
+			}
+		}
+		if r.state == boundless && m.launch.Contained && a.base != 0 {
+			if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
+				r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
+			}
 		}
 	}
 }
 
-// exact finds the bytes of an access from the form of its address.
-func (m *machine) exact(a *pacc, f *pform, r *extent) {
-	if a.bytes == 0 {
+// site finds the range of the terms of a site, and keeps what it is made from.
+func (m *machine) site(s *psite, to *bounds) {
+	terms := m.p.terms[s.t0:s.t1]
+	snap := m.snap[s.snap:][:len(terms)]
+	for i, t := range terms {
+		snap[i] = m.vars[t.v]
+	}
+	if s.d0 == s.d1 {
+		*to = m.sum(terms)
 		return
 	}
-	m.reach(f, a.off, a.span, r)
+	cands := m.plan.cands[s.d0:s.d1]
+	gsnap := m.gsnap[s.gsnap:][:len(cands)]
+	for i := range cands {
+		gsnap[i] = bounds{1, 0}
+		if g := cands[i].guard; m.active[g] {
+			gsnap[i] = m.within[g]
+		}
+	}
+	*to = m.grouping(terms, cands)
+}
+
+// needed reports whether the checks that were taken together hold.
+func (m *machine) needed(n *pneed) bool {
+	b := m.spans[n.site]
+	if n.c >= 0 {
+		c := m.regs[n.c]
+		if c >= far || c <= -far {
+			return false
+		}
+		b = b.plus(bounds{c, c})
+	}
+	return b.in(n.in)
 }
 
 // reach finds where span bytes at a form may lie, off bytes behind it.
 func (m *machine) reach(f *pform, off, span int64, r *extent) {
 	r.state, r.region = boundless, f.sym
-	if !m.sound(f) {
-		return
+	if m.sound(f) {
+		m.place(m.regs[f.c]+off, m.span(f), span, r)
 	}
-	b := m.span(f)
+}
+
+// place finds where span bytes may lie that begin at a number in b behind an address.
+func (m *machine) place(at int64, b bounds, span int64, r *extent) {
 	if b.lo < -most || b.hi > most {
 		return
 	}
-	base := uint64(m.regs[f.c] + off)
+	base := uint64(at)
 	if r.region > 0 && m.launch.Globals != nil && int(r.region) <= len(m.launch.Globals) {
 		base += m.launch.Globals[r.region-1].Lo
 		r.region = 0

@@ -148,7 +148,7 @@ func (e *explainer) facts(c *pctx) {
 		default:
 			e.printf("  where    %s is in %s\n", e.form(f), g.in)
 		}
-		if e.m != nil && e.m.active[st.index] == e.m.epoch {
+		if e.m != nil && e.m.active[st.index] {
 			e.printf("           so its terms are in %s\n", e.m.within[st.index])
 		}
 	}

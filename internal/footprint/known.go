@@ -155,11 +155,8 @@ func known(list []Known, lo, hi uint64) *Known {
 	return nil
 }
 
-// A valueSet is the values that a variable may have, if they are few: machine.values[v0:v1], in a context.
-type valueSet struct {
-	epoch  uint32
-	v0, v1 int32
-}
+// A valueSet is the values that a variable may have, if they are few: machine.values[v0:v1].
+type valueSet struct{ v0, v1 int32 }
 
 // maxValues bounds a set.
 const maxValues = 16
@@ -174,19 +171,17 @@ type origin struct {
 // table is the bounds of a value that is loaded: those of the words at all addresses that the load may have here, if
 // they are known, or of those that it may have where it stands.
 func (m *machine) table(i int32, v *pvar) bounds {
+	m.sets[i] = valueSet{}
 	b, ok := m.lookup(i, v)
 	if o := &m.origins[i]; !ok && o.known {
 		b = o.in
 		if o.v1 > o.v0 {
-			m.sets[i] = valueSet{m.epoch, o.v0, o.v1}
+			m.sets[i] = valueSet{o.v0, o.v1}
 		}
 	}
 	if m.home == i && ok {
 		s := m.sets[i]
-		m.origins[i] = origin{known: true, in: b}
-		if s.epoch == m.epoch {
-			m.origins[i].v0, m.origins[i].v1 = s.v0, s.v1
-		}
+		m.origins[i] = origin{true, b, s.v0, s.v1}
 	}
 	return b
 }
@@ -276,7 +271,7 @@ func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) boun
 	if n := len(m.values) - start; n > maxValues || n < 2 {
 		m.values = m.values[:start]
 	} else {
-		m.sets[i] = valueSet{m.epoch, int32(start), int32(len(m.values))}
+		m.sets[i] = valueSet{int32(start), int32(len(m.values))}
 	}
 	return b
 }
@@ -289,7 +284,7 @@ func (m *machine) parts(a *pacc, f *pform, r *extent) {
 	}
 	for _, t := range m.p.terms[f.t0:f.t1] {
 		v := &m.p.vars[t.v]
-		if v.kind != vTable || m.sets[t.v].epoch != m.epoch {
+		if v.kind != vTable || m.sets[t.v].v0 == m.sets[t.v].v1 {
 			continue
 		}
 		s := m.sets[t.v]

@@ -38,29 +38,30 @@ func (b *box) add(step int64, r bounds) bool {
 	return true
 }
 
-// box makes the box of an access, whose context has just been evaluated. With guards,
+// box makes the box of an access from what its site has kept. With guards,
 // terms that a guard bounds together are one dimension; without, each is its own.
-func (m *machine) box(a *pacc, guards bool, b *box) bool {
-	f := &m.p.forms[a.form]
+func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 	b.base, b.width, b.n = 0, a.bytes, 0
-	terms := m.p.terms[f.t0:f.t1]
+	terms := m.p.terms[x.t0:x.t1]
+	vars := m.snap[x.snap:][:len(terms)]
 	var done uint32
-	for i := f.d0; guards && i < f.d1; i++ {
-		c := &m.p.cands[i]
-		if m.active[c.guard] != m.epoch {
+	for i := x.d0; guards && i < x.d1; i++ {
+		in := m.gsnap[x.gsnap+i-x.d0]
+		if in.empty() {
 			continue
 		}
+		c := &m.plan.cands[i]
 		k, mask := m.multiple(terms, c)
 		if k == 0 || mask&done != 0 {
 			continue
 		}
 		done |= mask
-		if !m.guarded(c.guard, k, b) {
+		if !m.guarded(c, in, vars, k, b) {
 			return false
 		}
 	}
 	for i, t := range terms {
-		if done&(1<<i) == 0 && !b.add(m.regs[t.coef], m.vars[t.v]) {
+		if done&(1<<i) == 0 && !b.add(m.regs[t.coef], vars[i]) {
 			return false
 		}
 	}
@@ -73,13 +74,13 @@ func (m *machine) box(a *pacc, guards bool, b *box) bool {
 	return true
 }
 
-// guarded adds k times what guard g bounds: steps of the greatest common divisor of its
-// coefficients.
-func (m *machine) guarded(g int32, k int64, b *box) bool {
-	f := &m.p.forms[m.p.guards[g].form]
+// guarded adds k times what candidate g bounds to in: steps of the greatest common divisor of its
+// coefficients. vars are those of the form.
+func (m *machine) guarded(g *cand, in bounds, vars []bounds, k int64, b *box) bool {
+	f := &m.p.forms[m.p.guards[g.guard].form]
 	var step, start int64
-	for _, t := range m.p.terms[f.t0:f.t1] {
-		c, v := m.regs[t.coef], m.vars[t.v]
+	for i, t := range m.p.terms[f.t0:f.t1] {
+		c, v := m.regs[t.coef], vars[m.p.lists[int(g.pos)+i]]
 		at := satMul(clamp(c), v.lo)
 		if at <= -most || at >= most {
 			return false
@@ -87,7 +88,6 @@ func (m *machine) guarded(g int32, k int64, b *box) bool {
 		step = gcd(step, c)
 		start += at
 	}
-	in := m.within[g]
 	if step <= 0 || !in.bounded() {
 		return false
 	}

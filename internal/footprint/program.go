@@ -24,6 +24,8 @@ type program struct {
 	ctxs   []pctx
 	steps  []pstep
 	accs   []pacc
+
+	plan *plan // made of the rest
 }
 
 // An instr computes a uniform value of w bits from registers; aw is the width of a.

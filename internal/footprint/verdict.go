@@ -48,9 +48,7 @@ func (m *machine) evaluate(p *program) {
 	if m.uniform(); m.bad {
 		return
 	}
-	for i := range p.ctxs {
-		m.context(i)
-	}
+	m.run()
 }
 
 // accepts reports whether a launch is one of this kernel.
@@ -314,16 +312,13 @@ func (m *machine) boxesOf(i int) *boxes {
 	}
 	x.made = m.launches
 	a := &m.p.accs[i]
-	if c := m.results[i].ctx; m.loaded != c {
-		m.context(int(c))
-	}
 	f := &m.p.forms[a.form]
 	x.base = m.regs[f.c] + a.off
 	if f.sym > 0 && m.launch.Globals != nil {
 		x.base += int64(m.launch.Globals[f.sym-1].Lo)
 	}
 	for v := range x.box {
-		x.ok[v] = m.box(a, v == 0, &x.box[v])
+		x.ok[v] = m.box(a, &m.plan.sites[m.plan.siteOf[i]], v == 0, &x.box[v])
 	}
 	return x
 }

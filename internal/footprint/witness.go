@@ -420,17 +420,15 @@ func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
 // largest strides as much of the distance as they take.
 func (m *machine) solve(i int, addr uint64) (block, tid [3]int64, ok bool) {
 	a := &m.p.accs[i]
-	if c := m.results[i].ctx; m.loaded != c {
-		m.context(int(c))
-	}
 	f := &m.p.forms[a.form]
 	rest := int64(addr) - m.regs[f.c] - a.off
 	terms := m.p.terms[f.t0:f.t1]
+	vars := m.snap[m.plan.sites[m.plan.siteOf[i]].snap:]
 	var order [maxTerms]int
 	n := 0
 	for t := range terms {
 		v := &m.p.vars[terms[t].v]
-		rest -= m.regs[terms[t].coef] * m.vars[terms[t].v].lo
+		rest -= m.regs[terms[t].coef] * vars[t].lo
 		if v.kind == vThread && m.regs[terms[t].coef] > 0 {
 			order[n] = t
 			n++
@@ -440,21 +438,21 @@ func (m *machine) solve(i int, addr uint64) (block, tid [3]int64, ok bool) {
 	for t := range terms { // what is not in order is at its smallest
 		v := &m.p.vars[terms[t].v]
 		if v.kind == vThread && v.imm <= ctaidZ {
-			m.place(&block, &tid, v.imm, m.vars[terms[t].v].lo)
+			m.coordinateOf(&block, &tid, v.imm, vars[t].lo)
 		}
 	}
 	for _, t := range order[:n] {
-		k, b := m.regs[terms[t].coef], m.vars[terms[t].v]
+		k, b := m.regs[terms[t].coef], vars[t]
 		x := min(max(rest/k, 0), b.hi-b.lo)
 		rest -= x * k
 		if v := &m.p.vars[terms[t].v]; v.imm <= ctaidZ {
-			m.place(&block, &tid, v.imm, b.lo+x)
+			m.coordinateOf(&block, &tid, v.imm, b.lo+x)
 		}
 	}
 	return block, tid, rest >= 0 && rest < max(a.span, a.bytes)
 }
 
-func (m *machine) place(block, tid *[3]int64, coordinate, x int64) {
+func (m *machine) coordinateOf(block, tid *[3]int64, coordinate, x int64) {
 	if coordinate <= tidZ {
 		tid[coordinate-tidX] = x
 	} else {
