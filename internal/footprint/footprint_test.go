@@ -103,7 +103,7 @@ func TestApart(t *testing.T) {
 	random := func() *box {
 		b := &box{width: 1 + r.Int64N(6)}
 		for range r.IntN(3) {
-			b.add([...]int64{1, 2, 3, 4, 6, 8, 12, 16, -4, 40}[r.IntN(10)], bounds{r.Int64N(4) - 2, 2 + r.Int64N(4)})
+			b.add([...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 28, -4, 40}[r.IntN(15)], bounds{r.Int64N(4) - 2, 2 + r.Int64N(4)})
 		}
 		return b
 	}
@@ -127,6 +127,14 @@ func TestApart(t *testing.T) {
 		return set
 	}
 	said := 0
+	// One row further and one column back is on the same diagonal; on the next one it is not.
+	diagonal, back := &box{width: 4}, &box{width: 4}
+	diagonal.add(28, bounds{0, 5})
+	back.add(28, bounds{0, 5})
+	back.add(24, bounds{1, 3})
+	if !apart(diagonal, back, 8-24*3) || !apart(diagonal, back, 16) || apart(diagonal, back, 12) {
+		t.Error("diagonals")
+	}
 	for range 20000 {
 		a, b, delta := random(), random(), r.Int64N(60)-30
 		if !apart(a, b, delta) {

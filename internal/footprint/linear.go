@@ -827,6 +827,45 @@ func (g *graph) choose(e exprID, x expr, fb, fc *linear) *linear {
 		v.args[0].conds = []fact{{x.a, false}}
 		v.args[1].conds = []fact{{x.a, true}}
 	}
+	return g.oneOf(v)
+}
+
+// oneOf is the form of one of several forms: what all of them have is taken out, so that it is not lost that it is the
+// same. Checks stay where they are: a form that rests on some of its own is left alone.
+func (g *graph) oneOf(v variable) *linear {
+	base := linear{c: g.num(0)}
+	for _, t := range v.args[0].f.terms {
+		all := true
+		for _, a := range v.args {
+			all = all && slices.Contains(a.f.terms, t)
+		}
+		if all {
+			base.terms = append(base.terms, t)
+		}
+	}
+	for _, a := range v.args {
+		if a.w != 0 || a.f.sym != 0 || !slices.Equal(a.f.checks, v.args[0].f.checks) {
+			return g.atom(v)
+		}
+	}
+	if len(base.terms) == 0 {
+		return g.atom(v)
+	}
+	base.checks = v.args[0].f.checks
+	rest := v
+	rest.args = slices.Clone(v.args)
+	for i, a := range rest.args {
+		f := linear{c: a.f.c}
+		for _, t := range a.f.terms {
+			if !slices.Contains(base.terms, t) {
+				f.terms = append(f.terms, t)
+			}
+		}
+		rest.args[i].f = g.form(f)
+	}
+	if f, ok := g.sum(g.form(base), g.atom(rest), g.num(1)); ok {
+		return f
+	}
 	return g.atom(v)
 }
 
@@ -878,7 +917,7 @@ func (g *graph) merge(e exprID, x expr) *linear {
 		for i, a := range list {
 			v.args = append(v.args, argument{f: g.linear[a], conds: conds[i]})
 		}
-		return g.atom(v)
+		return g.oneOf(v)
 	}
 	base := first
 	for _, a := range list {

@@ -138,11 +138,45 @@ func apart(a, b *box, delta int64) bool {
 			d = b.dims[j]
 			j++
 		default:
-			return false
+			return incongruent(a, b, low)
 		}
 		step = gcd(step, d.stride)
 		size := d.stride * d.n
 		large += size
 		small -= size
 	}
+}
+
+// incongruent reports whether low + the sum of stride*i cannot be from 1-a.width to b.width-1 because of what
+// remains modulo one of the strides: all others are taken as their remainders of least size. With a
+// stride of n+1, one of n goes one step backwards.
+func incongruent(a, b *box, low int64) bool {
+	for x := range a.n + b.n {
+		var g int64
+		if x < a.n {
+			g = a.dims[x].stride
+		} else {
+			g = b.dims[x-a.n].stride
+		}
+		at := bounds{low - b.width + 1, low + a.width - 1}
+		for _, d := range a.dims[:a.n] {
+			at = at.remains(d, g)
+		}
+		for _, d := range b.dims[:b.n] {
+			at = at.remains(d, g)
+		}
+		if at.bounded() && floorDiv(at.hi, g) < ceilDiv(at.lo, g) {
+			return true
+		}
+	}
+	return false
+}
+
+// remains adds a dimension, modulo g.
+func (b bounds) remains(d dim, g int64) bounds {
+	r := d.stride % g
+	if r > g/2 {
+		r -= g
+	}
+	return b.plus(bounds{0, d.n}.times(r))
 }
