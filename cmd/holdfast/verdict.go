@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,9 @@ again with the same result.
 Every parameter of the kernel takes one --arg, in order. TYPE:VALUE is a number of type
 u8, u16, u32, u64, s8, s16, s32, s64, f16, f32 or f64, or an address of type ptr;
 bytes:HEX is anything else. --alloc names the program's allocations, as far as they
-matter: they bound what an access of unknown size may touch.
+matter: they bound what an access of unknown size may touch. --known says what memory
+holds, as a file: indices and pointers that the kernel loads from there then have
+bounds. Nothing but the launch may change it before the launch has ended.
 
 With --json the result is one line:
 
@@ -31,12 +34,14 @@ A range is the bytes from lo to below hi. Where the verdict is unknown because a
 has no bound, ranges are a guess, and the reason says so.`
 
 const verdictExample = `  holdfast verdict vecadd.ptx --kernel vecadd --grid 4 --block 256 \
-    --arg ptr:0x10000000 --arg ptr:0x10001000 --arg ptr:0x10002000 --arg u32:1024 --json`
+    --arg ptr:0x10000000 --arg ptr:0x10001000 --arg ptr:0x10002000 --arg u32:1024 --json
+  holdfast verdict gather.ptx --kernel gather --grid 4 --block 256 --known 0x10000000=indices.bin \
+    --arg ptr:0x10000000 --arg ptr:0x10001000 --arg ptr:0x10002000 --arg u32:1024`
 
 type verdictFlags struct {
 	kernel, grid, block, cluster string
 	shared                       uint32
-	allocs, args                 []string
+	allocs, args, known          []string
 	explain                      bool
 }
 
@@ -59,6 +64,7 @@ func (a *app) verdictVerb() *cobra.Command {
 	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster, `X[,Y,Z]` (default: none)")
 	fl.Uint32Var(&f.shared, "shared", 0, "bytes of dynamic shared memory")
 	fl.StringArrayVar(&f.allocs, "alloc", nil, "an allocation of device memory, `ADDR+BYTES`")
+	fl.StringArrayVar(&f.known, "known", nil, "what memory holds from an address on, `ADDR=FILE`")
 	fl.StringArrayVar(&f.args, "arg", nil, "the next argument: `TYPE:VALUE` or bytes:HEX")
 	fl.BoolVar(&f.explain, "explain", false, "print how the range of each access was found")
 	return cmd
@@ -82,6 +88,9 @@ func (a *app) verdict(file string, f verdictFlags) error {
 		}
 	}
 	if l.Allocs, err = allocations(f.allocs); err != nil {
+		return err
+	}
+	if l.Known, err = contents(f.known); err != nil {
 		return err
 	}
 	m, err := a.checkedPTX(file)
@@ -128,6 +137,34 @@ func allocations(flags []string) ([]footprint.Range, error) {
 	for i := 1; i < len(out); i++ {
 		if out[i].Lo < out[i-1].Hi {
 			return nil, usageErrorf("--alloc: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo, out[i].Lo, out[i].Hi-out[i].Lo)
+		}
+	}
+	return out, nil
+}
+
+// contents reads ADDR=FILE, and sorts.
+func contents(flags []string) ([]footprint.Known, error) {
+	var out []footprint.Known
+	for _, text := range flags {
+		at, file, ok := strings.Cut(text, "=")
+		lo, err := strconv.ParseUint(at, 0, 64)
+		if !ok || err != nil || file == "" {
+			return nil, usageErrorf("--known %s: want ADDR=FILE", text)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--known %s: %w", text, err)
+		}
+		n := uint64(len(b))
+		if n == 0 || lo+n < lo {
+			return nil, usageErrorf("--known %s: the file has %d bytes", text, n)
+		}
+		out = append(out, footprint.Known{Range: footprint.Range{Lo: lo, Hi: lo + n}, Contents: footprint.NewContents(b, n)})
+	}
+	slices.SortFunc(out, func(a, b footprint.Known) int { return cmp.Compare(a.Lo, b.Lo) })
+	for i := 1; i < len(out); i++ {
+		if out[i].Lo < out[i-1].Hi {
+			return nil, usageErrorf("--known: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo, out[i].Lo, out[i].Hi-out[i].Lo)
 		}
 	}
 	return out, nil
