@@ -58,7 +58,13 @@ func NewContents(b []byte, size uint64) *Contents {
 	}
 	n := 1 << c.shift
 	for at := 0; at < len(b); at += n {
-		c.blocks = append(c.blocks, blockOf(b[at:min(at+n, len(b))]))
+		x := blockOf(b[at:min(at+n, len(b))])
+		if at+n > len(b) && c.zeros {
+			for r := range x {
+				x[r] = x[r].join(bounds{0, 0})
+			}
+		}
+		c.blocks = append(c.blocks, x)
 	}
 	return c
 }

@@ -1,0 +1,199 @@
+package footprint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"holdfast/ptx"
+)
+
+// TestContents compares bounds of contents with those that reading every word gives.
+func TestContents(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		b := make([]byte, 1+r.IntN(1<<r.IntN(16)))
+		for i := range b {
+			if r.IntN(8) > 0 {
+				b[i] = byte(r.Uint32())
+			}
+		}
+		size := uint64(len(b)) + r.Uint64N(2)*r.Uint64N(200)
+		c := NewContents(b, size)
+		b = append(b, make([]byte, size+8-uint64(len(b)))...)
+		for range 50 {
+			how := r.IntN(numReadings)
+			n := uint64(readingBytes(how))
+			if size < n {
+				continue
+			}
+			lo := r.Uint64N(size/n) * n
+			hi := lo + n + r.Uint64N((size-lo)/n)*n
+			hi = min(hi, size/n*n)
+			got, want := c.bounds(how, lo, hi), bounds{far, -far}
+			for at := lo; at < hi; at += n {
+				x := readWord(how, b[at:])
+				want = want.join(bounds{x, x})
+				if c.small != nil && c.at(how, at) != x {
+					t.Fatalf("word at %d: %d, want %d", at, c.at(how, at), x)
+				}
+			}
+			if !want.in(got) {
+				t.Fatalf("reading %d of bytes %d to %d: %v, want %v", how, lo, hi, got, want)
+			}
+			if hi-lo >= size/n*n && got.lo < 0 && want.lo >= 0 {
+				t.Errorf("reading %d of all: %v, want %v", how, got, want)
+			}
+		}
+	}
+}
+
+// tableKernel is a kernel k(a, b, t, n) with i = its thread, %rd5 = t + 4*i, %rd6 = t + 8*i, %rd7 = b + 4*i.
+func tableKernel(tb testing.TB, body string) *Summary {
+	tb.Helper()
+	m, err := ptx.Parse("table.ptx", fmt.Appendf(nil, `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 t, .param .u32 n)
+{
+	.reg .pred %%p<4>;
+	.reg .b16 %%h<4>;
+	.reg .b32 %%r<16>;
+	.reg .b64 %%rd<16>;
+	ld.param.u64 %%rd1, [a];
+	ld.param.u64 %%rd2, [b];
+	ld.param.u64 %%rd3, [t];
+	ld.param.u32 %%r2, [n];
+	mov.u32 %%r1, %%tid.x;
+	mul.wide.u32 %%rd4, %%r1, 4;
+	add.s64 %%rd5, %%rd3, %%rd4;
+	mul.wide.u32 %%rd6, %%r1, 8;
+	add.s64 %%rd6, %%rd3, %%rd6;
+	add.s64 %%rd7, %%rd2, %%rd4;
+%s
+	ret;
+}
+`, body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	list, err := Summarise(m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return list[0]
+}
+
+// What is loaded through %r3, and stored at %rd7.
+const gather = `
+	mul.wide.s32 %rd8, %r3, 4;
+	add.s64 %rd8, %rd1, %rd8;
+	ld.global.u32 %r4, [%rd8];
+	st.global.u32 [%rd7], %r4;`
+
+func words(size int, list ...int64) []byte {
+	var b []byte
+	for _, x := range list {
+		b = appendUint(b, uint64(x), size)
+	}
+	return b
+}
+
+// TestTables: where what is loaded is known, and near misses.
+func TestTables(t *testing.T) {
+	const a, b, tab = 1 << 32, 1 << 32, 1 << 40 // out lies on in, but for where a test says otherwise
+	four := words(4, 8, 10, 9, 8)
+	csr := append(words(4, 0, 2, 2, 5, 6), words(4, 70, 64, 68, 65, 66, 69)...) // rows, then columns
+	loop := `
+	ld.global.u32 %r5, [%rd5];
+	ld.global.u32 %r6, [%rd5+4];
+	mov.u32 %r7, %r5;
+L1:
+	setp.ge.s32 %p1, %r7, %r6;
+	@%p1 bra L2;
+	mul.wide.s32 %rd9, %r7, 4;
+	add.s64 %rd9, %rd3, %rd9;
+	ld.global.u32 %r3, [%rd9+20];
+	mul.wide.s32 %rd8, %r3, 4;
+	add.s64 %rd8, %rd1, %rd8;
+	ld.global.u32 %r4, [%rd8];
+	add.s32 %r7, %r7, 1;
+	bra L1;
+L2:
+	st.global.u32 [%rd7], %r1;`
+	pointers := `
+	ld.global.u64 %rd8, [%rd6];
+	add.s64 %rd9, %rd8, %rd4;
+	ld.global.u32 %r4, [%rd9];
+	st.global.u32 [%rd7], %r4;`
+	idempotent := func(reads ...Range) []Range { return reads }
+	var unknown []Range
+	for _, x := range []struct {
+		name, body string
+		known      []byte
+		b, t, at   uint64 // where b and t lie, and what is known
+		want       []Range
+	}{
+		{"gather", "ld.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 16})},
+		{"unsigned", "ld.global.nc.u32 %r3, [%rd5]; cvt.u64.u32 %rd8, %r3; shl.b64 %rd8, %rd8, 2; add.s64 %rd8, %rd1, %rd8; ld.global.u32 %r4, [%rd8]; st.global.u32 [%rd7], %r4;", four, b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 16})},
+		{"one word too few", "ld.global.u32 %r3, [%rd5];" + gather, four[:12], b, tab, tab, unknown},
+		{"it begins a word late", "ld.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab + 4, unknown},
+		{"it begins between words", "ld.global.u32 %r3, [%rd5];" + gather, append(make([]byte, 2), words(4, 8, 8, 8, 8, 8)...), b, tab, tab - 2, unknown},
+		{"negative", "ld.global.u32 %r3, [%rd5];" + gather, words(4, 8, -1, 9, 8), b - 8, tab, tab, unknown},
+		{"volatile", "ld.volatile.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab, unknown},
+		{"written by the launch", "ld.global.u32 %r3, [%rd5];" + gather, four, tab + 12, tab, tab, unknown},
+		{"written beside", "ld.global.u32 %r3, [%rd5];" + gather, four, tab + 16, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 16})},
+		{"an atomic on it", "ld.global.u32 %r3, [%rd5]; red.global.min.u32 [%rd3], %r1;" + gather, four, b, tab, tab, unknown},
+		{"a write anywhere", "ld.global.u32 %r3, [%rd5]; ld.global.u64 %rd9, [%rd2+4096]; st.global.u32 [%rd9], %r1;" + gather, four, b, tab, tab, unknown},
+		{"16 bits", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather, words(4, 8, 10, 9, 8), b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 14})},
+		{"16 bits between words", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather, words(2, 8, -7, 10, -7, 9, -7, 8, -7), b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 14})},
+		{"two in one", "ld.global.v2.u32 {%r5, %r3}, [%rd6];" + gather, words(4, -5, 8, -5, 10, -5, 9, -5, 8), b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 32})},
+		{"the other of two", "ld.global.v2.u32 {%r3, %r5}, [%rd6];" + gather, words(4, -1, 8, -1, 10, -1, 9, -1, 8), b - 8, tab, tab, unknown},
+		{"only if", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 2; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b, tab, tab, idempotent(Range{a + 32, a + 44}, Range{tab, tab + 8})},
+		{"only if, and more", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 3; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b, tab, tab, unknown},
+		{"rows", loop, csr, b, tab, tab, idempotent(Range{a + 256, a + 268}, Range{a + 272, a + 284}, Range{tab, tab + 44})},
+		{"rows, and a column too few", loop, csr[:len(csr)-4], b, tab, tab, unknown},
+		{"pointers", pointers, words(8, a+64, a+128, a+64, a+256), b, tab, tab, idempotent(Range{a + 64, a + 80}, Range{a + 128, a + 144}, Range{a + 256, a + 272}, Range{tab, tab + 32})},
+		{"between pointers", pointers, words(8, a+64, a+128, a+64, a+256), b + 96, tab, tab, idempotent(Range{a + 64, a + 80}, Range{a + 128, a + 144}, Range{a + 256, a + 272}, Range{tab, tab + 32})},
+		{"at a pointer", pointers, words(8, a+64, a+128, a+64, a+256), b + 124, tab, tab, unknown},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := tableKernel(t, x.body)
+			l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}}
+			l.Params = appendUint(appendUint(appendUint(appendUint(nil, a, 8), x.b, 8), x.t, 8), 4, 4)
+			var in, plain Instance
+			s.Evaluate(l, &plain)
+			l.Known = []Known{{Range{64, 4096}, nil}, {Range{x.at, x.at + uint64(len(x.known))}, NewContents(x.known, uint64(len(x.known)))}, {Range{1 << 50, 1<<50 + 4}, NewContents(nil, 4)}}
+			s.Evaluate(l, &in)
+			if x.want == nil {
+				if in.Verdict == Idempotent {
+					t.Errorf("%v, reads %x, writes %x", in.Verdict, in.Reads, in.Writes)
+				}
+			} else if in.Verdict != Idempotent || !reflect.DeepEqual(in.Reads, x.want) {
+				t.Errorf("%v: %s, reads %x, want %x", in.Verdict, in.Reason(), in.Reads, x.want)
+			}
+			if plain.Verdict == Idempotent {
+				t.Error("nothing needs to be known")
+			}
+			// The same with a summary that was kept, and with the memory of another evaluation.
+			text, err := s.MarshalBinary()
+			var back Summary
+			if err == nil {
+				err = back.UnmarshalBinary(text)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := plain
+			back.Evaluate(l, &again)
+			if again.Verdict != in.Verdict || !slices.Equal(again.Reads, in.Reads) || !slices.Equal(again.Writes, in.Writes) {
+				t.Errorf("once more: %v, reads %x, writes %x", again.Verdict, again.Reads, again.Writes)
+			}
+			if n := testing.AllocsPerRun(20, func() { s.Evaluate(l, &in) }); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+		})
+	}
+}
