@@ -17,8 +17,10 @@
 //	guard.go     what is known where an access stands
 //	access.go    the accesses, merged where they differ by a constant
 //	hidden.go    reads that see only what their own thread has written
+//	table.go     values that are loaded, from memory whose contents may be known
 //	program.go   the summary: flat programs that a launch evaluates
 //	eval.go      a launch: numbers for coefficients, ranges for variables
+//	known.go     contents of memory, and what they say of a launch
 //	overlap.go   whether two strided boxes can meet
 //	verdict.go   what may be read before it is written
 //	witness.go   proof that an instance is not idempotent
