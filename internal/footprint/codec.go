@@ -56,8 +56,8 @@ func (s *Summary) decode(b []byte) error {
 	if c.err != nil {
 		return fmt.Errorf("footprint: the summary is damaged: %w", c.err)
 	}
-	d.prog.prepare()
-	d.tables.prepare()
+	d.prog.prepare(&d.path)
+	d.tables.prepare(&d.path)
 	*s = d
 	return nil
 }

@@ -33,6 +33,7 @@ type plan struct {
 	order    []int32 // the accesses, those of one pointer together
 	reads    []int32 // accesses that may see what was there before, in their order
 	writes   []int32 // accesses that change something, in their order
+	fixed    []int32 // of operations of the path: the register that holds the same; -1: none
 }
 
 // A ppointer loads a register from 8 bytes of the parameters.
@@ -125,8 +126,8 @@ type routeStep struct {
 	done  bool
 }
 
-// prepare makes the plan.
-func (p *program) prepare() {
+// prepare makes the plan. A witness is looked for on the path.
+func (p *program) prepare(way *path) {
 	b := &planner{plan: &plan{siteOf: make([]int32, len(p.accs))}, p: p}
 	p.plan = b.plan
 	b.registers()
@@ -154,6 +155,7 @@ func (p *program) prepare() {
 	}
 	b.tree(list, 0)
 	b.accesses()
+	b.same(way)
 }
 
 func (b *planner) registers() {
@@ -501,8 +503,40 @@ func (b *planner) accesses() {
 			b.writes = append(b.writes, int32(i))
 		}
 	}
+	// Allocations are often passed in their order.
+	param := func(a *pacc) int64 {
+		if a.base == 0 {
+			return -1
+		}
+		return b.p.ops[a.base-1].imm
+	}
 	slices.SortStableFunc(b.order, func(x, y int32) int {
 		p, q := &accs[x], &accs[y]
-		return cmp.Or(cmp.Compare(p.base, q.base), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
+		return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
 	})
+}
+
+// same finds the operations of a path that are registers.
+func (b *planner) same(way *path) {
+	at := map[instr]int32{}
+	for i, in := range b.p.ops {
+		at[in] = int32(i)
+	}
+	for i, in := range way.ops {
+		r := int32(-1)
+		if i > 0 {
+			args := [...]*int32{&in.a, &in.b, &in.c}
+			all := true
+			for _, a := range args {
+				if *a != 0 {
+					*a = b.fixed[*a]
+					all = all && *a >= 0
+				}
+			}
+			if x, ok := at[in]; ok && all {
+				r = x
+			}
+		}
+		b.fixed = append(b.fixed, r)
+	}
 }

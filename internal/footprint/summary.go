@@ -156,14 +156,14 @@ func (s *Summary) analyse(f *ir.Func, calls *callees) {
 		t.compile(list)
 		if !t.circle {
 			s.tables, s.reads, names = *t.p, true, t.names
-			s.tables.prepare()
 		}
 	}
-	s.prog.prepare()
 	irreducible := slices.ContainsFunc(f.Loops.Loops, func(l *ir.Loop) bool { return l.Irreducible })
 	if !irreducible { // else nobody knows what comes before what
 		s.path = k.path(list)
 	}
+	s.prog.prepare(&s.path)
+	s.tables.prepare(&s.path)
 	s.loops = len(f.Loops.Loops)
 	s.Globals = names
 	s.classify(list)

@@ -79,7 +79,7 @@ func (in *Instance) unknown(c Cause, at int) {
 func (in *Instance) ranges(s *Summary, l *Launch) {
 	m := &in.m
 	reads, writes := s.guessReads, s.guessWrites
-	for i := range m.p.accs {
+	for _, i := range m.plan.order {
 		a, r := &m.p.accs[i], &m.results[i]
 		switch {
 		case r.state == never:
@@ -88,16 +88,22 @@ func (in *Instance) ranges(s *Summary, l *Launch) {
 			reads = reads || a.kind != isWrite
 			writes = writes || a.kind != isRead
 		default:
-			part := m.pieces[r.p0:r.p1]
-			if r.p0 == r.p1 {
-				in.hull[0] = Range{r.lo, r.hi}
-				part = in.hull[:]
+			read := a.kind != isWrite || a.atom != 0 // an exchange reads, but nobody sees what
+			if r.p0 < r.p1 {
+				part := m.pieces[r.p0:r.p1]
+				if read {
+					in.Reads = append(in.Reads, part...)
+				}
+				if a.kind != isRead {
+					in.Writes = append(in.Writes, part...)
+				}
+				continue
 			}
-			if a.kind != isWrite || a.atom != 0 { // an exchange reads, but nobody sees what
-				in.Reads = append(in.Reads, part...)
+			if read {
+				in.Reads = extend(in.Reads, r.lo, r.hi)
 			}
 			if a.kind != isRead {
-				in.Writes = append(in.Writes, part...)
+				in.Writes = extend(in.Writes, r.lo, r.hi)
 			}
 		}
 	}
@@ -105,22 +111,38 @@ func (in *Instance) ranges(s *Summary, l *Launch) {
 	in.finish()
 }
 
+// extend adds a range to a list; what touches the last one makes that larger.
+func extend(list []Range, lo, hi uint64) []Range {
+	if n := len(list); n > 0 {
+		if last := &list[n-1]; lo <= last.Hi && last.Lo <= hi {
+			last.Lo, last.Hi = min(last.Lo, lo), max(last.Hi, hi)
+			return list
+		}
+	}
+	return append(list, Range{lo, hi})
+}
+
 // guess adds the allocations that parameters point into, for accesses without bounds.
 func (in *Instance) guess(s *Summary, l *Launch, reads, writes bool) {
 	in.ReadsUnknown, in.WritesUnknown = reads, writes
-	if !reads && !writes {
+	if !reads && !writes || len(l.Allocs) == 0 {
 		return
 	}
+	first, end := l.Allocs[0].Lo, l.Allocs[len(l.Allocs)-1].Hi
 	for at := 0; at+8 <= len(l.Params); at += 4 {
-		r, ok := allocation(l.Allocs, binary.LittleEndian.Uint64(l.Params[at:]))
+		p := binary.LittleEndian.Uint64(l.Params[at:])
+		if p < first || p >= end {
+			continue
+		}
+		r, ok := allocation(l.Allocs, p)
 		if !ok {
 			continue
 		}
 		if reads {
-			in.Reads = append(in.Reads, r)
+			in.Reads = extend(in.Reads, r.Lo, r.Hi)
 		}
 		if writes {
-			in.Writes = append(in.Writes, r)
+			in.Writes = extend(in.Writes, r.Lo, r.Hi)
 		}
 	}
 }
@@ -152,7 +174,13 @@ func Merge(list []Range) []Range {
 	if len(list) < 2 {
 		return list
 	}
-	if len(list) <= 512 {
+	sorted := true
+	for i := 1; i < len(list) && sorted; i++ {
+		sorted = list[i-1].Lo <= list[i].Lo
+	}
+	if sorted {
+		// Nothing to do.
+	} else if len(list) <= 512 {
 		shellSort(list)
 	} else {
 		slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
@@ -189,8 +217,8 @@ func (in *Instance) judge(s *Summary) {
 	m := &in.m
 	accs := m.p.accs
 	wrote := false
-	for i := range accs {
-		wrote = wrote || accs[i].kind != isRead && m.results[i].state != never
+	for _, i := range m.plan.writes {
+		wrote = wrote || m.results[i].state != never
 	}
 	if s.refused != NoCause {
 		in.unknown(s.refused, s.refusedAt)
@@ -200,17 +228,16 @@ func (in *Instance) judge(s *Summary) {
 		in.Verdict = Idempotent
 		return
 	}
-	for i := range accs {
-		w, r := &accs[i], &m.results[i]
-		if r.state != never && w.kind == isUpdate {
-			in.conflict(ReadModifyWrite, i, i)
+	for _, i := range m.plan.writes {
+		if in.Cause == NoCause && accs[i].kind == isUpdate && m.results[i].state != never {
+			in.conflict(ReadModifyWrite, int(i), int(i))
 		}
 	}
 	for i := range accs {
-		w, r := &accs[i], &m.results[i]
-		if r.state == never {
-			continue
+		if in.Cause != NoCause || !in.ReadsUnknown && !in.WritesUnknown {
+			break // nothing is boundless
 		}
+		w, r := &accs[i], &m.results[i]
 		if r.state == boundless && w.kind != isRead {
 			in.unknown(UnboundedWrite, int(w.pos))
 		}
@@ -235,40 +262,40 @@ func (in *Instance) pairs(s *Summary) {
 	m := &in.m
 	accs := m.p.accs
 	looks := 0
-	for j := range accs {
+	for _, j := range m.plan.reads {
 		r, rr := &accs[j], &m.results[j]
-		if rr.state == never || r.hidden || r.kind == isWrite || rr.region == 0 && !in.unplaced && !touches(in.Writes, rr) {
+		if rr.state == never || rr.region == 0 && !in.unplaced && !touches(in.Writes, rr.lo, rr.hi) {
 			continue
 		}
-		for i := range accs {
+		for _, i := range m.plan.writes {
 			w, wr := &accs[i], &m.results[i]
-			if w.kind == isRead || wr.state == never || !m.meets(wr, rr) {
+			if wr.state == never || !m.meets(wr, rr) {
 				continue
 			}
 			if w.kind == isSettle && r.kind == isSettle && w.atom == r.atom {
 				continue
 			}
-			if looks++; looks <= maxSeparations && m.separate(i, j) {
+			if looks++; looks <= maxSeparations && m.separate(int(i), int(j)) {
 				continue
 			}
-			in.conflict(ReadThenWrite, j, i)
+			in.conflict(ReadThenWrite, int(j), int(i))
 			return
 		}
 	}
 }
 
-// touches reports whether an access has a byte in common with sorted ranges.
-func touches(list []Range, r *extent) bool {
-	lo, hi := 0, len(list)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if list[mid].Hi <= r.lo {
-			lo = mid + 1
+// touches reports whether the bytes from lo to hi have one in common with sorted ranges.
+func touches(list []Range, lo, hi uint64) bool {
+	i, j := 0, len(list)
+	for i < j {
+		mid := int(uint(i+j) >> 1)
+		if list[mid].Hi <= lo {
+			i = mid + 1
 		} else {
-			hi = mid
+			j = mid
 		}
 	}
-	return lo < len(list) && list[lo].Lo < r.hi
+	return i < len(list) && list[i].Lo < hi
 }
 
 // meets reports whether the hulls of two accesses have a byte in common.

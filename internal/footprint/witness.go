@@ -162,12 +162,19 @@ func (w *walker) grow(p *path, loops int) {
 // value computes an operation for the thread; false if that cannot be done.
 func (m *machine) value(p *path, i int32) (int64, bool) {
 	w := &m.walk
-	if s := w.state[i]; s == w.stamp {
+	switch w.state[i] {
+	case w.stamp:
 		return w.vals[i], true
-	} else if s == w.stamp+1 {
+	case w.stamp + 1:
 		return 0, false
 	}
-	x, ok := m.valueOf(p, &p.ops[i])
+	var x int64
+	ok := true
+	if r := m.plan.fixed[i]; r >= 0 {
+		x = m.regs[r]
+	} else {
+		x, ok = m.valueOf(p, &p.ops[i])
+	}
 	w.vals[i], w.state[i] = x, w.stamp
 	if !ok {
 		w.state[i] = w.stamp + 1
@@ -214,6 +221,14 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 		if b, ok = m.value(p, in.b); !ok {
 			return 0, false
 		}
+	}
+	switch s := (64 - in.w) & 63; in.op {
+	case opAdd:
+		return (a + b) << s >> s, true
+	case opMul:
+		return a * b << s >> s, true
+	case opSext:
+		return a, true
 	}
 	return compute(in.op, in.w, in.aw, a, b, 0)
 }
@@ -296,6 +311,9 @@ func (m *machine) events(p *path, x *pblock) bool {
 	w := &m.walk
 	for i := x.i0; i < x.i1; i++ {
 		it := &p.items[i]
+		if it.hidden {
+			continue // it shows nothing
+		}
 		if it.guard != 0 {
 			if g, ok := m.value(p, it.guard); !ok || g == 0 {
 				continue
@@ -345,20 +363,28 @@ func (in *Instance) sameThread(s *Summary) bool {
 	log := in.m.walk.log
 	items := s.path.items
 	for i := range log {
-		r := &items[log[i].item]
-		if r.kind == isWrite || r.kind == isSettle || r.hidden {
+		e := &log[i]
+		r := &items[e.item]
+		if r.kind == isWrite || r.kind == isSettle {
 			continue
 		}
-		if r.kind == isUpdate && in.live(s, log[i].lo, r.order) {
-			in.found(r, r, log[i].lo)
+		if r.kind == isUpdate && in.live(s, e.lo, r.order) {
+			in.found(r, r, e.lo)
 			return true
 		}
+		if !in.unplaced && !touches(in.Writes, e.lo, e.hi) {
+			continue
+		}
 		for j := i + 1; j < len(log); j++ {
-			w := &items[log[j].item]
-			if w.kind == isRead || log[j].lo >= log[i].hi || log[i].lo >= log[j].hi || w.value != 0 && w.value == r.value {
+			f := &log[j]
+			if f.lo >= e.hi || e.lo >= f.hi {
 				continue
 			}
-			if b := max(log[i].lo, log[j].lo); in.live(s, b, r.order) {
+			w := &items[f.item]
+			if w.kind == isRead || w.value != 0 && w.value == r.value {
+				continue
+			}
+			if b := max(e.lo, f.lo); in.live(s, b, r.order) {
 				in.found(r, w, b)
 				return true
 			}
@@ -372,9 +398,9 @@ func (in *Instance) live(s *Summary, b uint64, order int32) bool {
 	if in.m.walk.looks += len(in.m.p.accs); in.m.walk.looks > maxLooks {
 		return false
 	}
-	for i := range in.m.p.accs {
-		a, x := &in.m.p.accs[i], &in.m.results[i]
-		if a.kind == isRead || a.order >= order || x.state == never {
+	for _, i := range in.m.plan.writes {
+		x := &in.m.results[i]
+		if x.state == never || in.m.p.accs[i].order >= order {
 			continue
 		}
 		if x.state == boundless || x.region != 0 || x.lo <= b && b < x.hi {
@@ -395,7 +421,7 @@ func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
 	}
 	for _, e := range m.walk.log {
 		it := &items[e.item]
-		if it.kind != isRead || it.hidden || !in.live(s, e.lo, it.order) {
+		if it.kind != isRead || !in.live(s, e.lo, it.order) {
 			continue
 		}
 		other, tid, ok := m.solve(w, e.lo)
