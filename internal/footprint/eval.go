@@ -624,6 +624,7 @@ func (m *machine) guard(id int32) {
 			m.grouped++
 			m.trail = append(m.trail, undo{what: undoGroup, id: id})
 		}
+		m.share(f, now)
 		return
 	}
 	t := m.p.terms[f.t0]
@@ -655,6 +656,49 @@ func (m *machine) narrow(id int32, to bounds) {
 	*v = n
 	if n.empty() {
 		m.dead = true
+	}
+}
+
+// share bounds each variable of a sum, of a few terms, that lies within in: by in less what the others can be.
+func (m *machine) share(f *pform, in bounds) {
+	terms := m.p.terms[f.t0:f.t1]
+	if len(terms) > 4 {
+		return
+	}
+	var sum bounds
+	for _, t := range terms {
+		sum = sum.plus(m.vars[t.v].times(clamp(m.regs[t.coef])))
+	}
+	if sum.lo <= -most || sum.hi >= most || sum.in(in) {
+		return
+	}
+	for _, t := range terms {
+		k := clamp(m.regs[t.coef])
+		own := m.vars[t.v].times(k)
+		// in less [sum.lo-own.lo, sum.hi-own.hi], the others
+		r := bounds{-far, far}
+		if in.lo > -far {
+			r.lo = in.lo - (sum.hi - own.hi)
+		}
+		if in.hi < far {
+			r.hi = in.hi - (sum.lo - own.lo)
+		}
+		switch {
+		case k == 0:
+			continue
+		case k < 0:
+			k, r = -k, bounds{-r.hi, -r.lo}
+		}
+		to := everything
+		if r.lo > -far {
+			to.lo = ceilDiv(r.lo, k)
+		}
+		if r.hi < far {
+			to.hi = floorDiv(r.hi, k)
+		}
+		if m.narrow(t.v, to); m.dead {
+			return
+		}
 	}
 }
 
