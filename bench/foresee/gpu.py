@@ -29,7 +29,7 @@ sys.path.insert(0, str(HERE.parent / "hold"))
 from hold import tree  # noqa: E402
 
 MOST_BACK = 15 * 2**20  # of one archive
-SERIES = 40  # steps that must be equal after a restore
+SERIES = 24  # steps that must be equal after a restore
 
 
 class Failed(Exception):
@@ -182,13 +182,14 @@ class Bench:
         self.args = args
         self.began = time.monotonic()
         self.work, self.out = pathlib.Path(args.work), pathlib.Path(args.out)
+        self.images = pathlib.Path(args.images or args.work)
         self.work.mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
         self.programs = []
         self.environment = {"PYTHONUNBUFFERED": "1", "CUPY_COMPILE_WITH_PTX": "1", "CUPY_CACHE_DIR": str(self.work / "cupy"),
                             "TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"), "TRITON_CACHE_DIR": str(self.work / "triton"),
                             "XLA_FLAGS": f"--xla_dump_to={self.work / 'xla'}"}
-        self.plain = {}
+        self.plain, self.python = {}, ""
         if args.gpu == "soft" and args.stub:  # the software GPU's own driver library, without holdfast between
             self.plain.update(LD_LIBRARY_PATH=args.stub, HOLDFAST_SOFTGPU_EXEC=f"{args.holdfast} softgpu")
         self.result = {"part": args.part, "gpu": args.gpu, "left_out": []}
@@ -200,7 +201,7 @@ class Bench:
 
     def enough(self, seconds, what):
         if self.left() < seconds:
-            raise Left(f"{what}: {self.left():.0f} s left, {seconds} s needed")
+            raise Left(f"{what}: {self.left():.0f} s left, {seconds:.0f} s needed")
 
     def leave_out(self, what):
         self.result["left_out"].append(str(what)[-1500:])
@@ -265,14 +266,16 @@ class Bench:
                 return ""
         return {"gpu": run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader") if self.args.gpu == "native" else "software GPU",
                 "kernel": os.uname().release, "cpus": os.cpu_count(), "date": time.strftime("%Y-%m-%d"),
-                "python": run(sys.executable, "-c", "import torch, triton; print('PyTorch', torch.__version__, 'Triton', triton.__version__)"),
+                "python": self.python,
                 "holdfast": run(self.args.holdfast, "version")}
 
     def unable(self):
         """Why nothing can be measured here, or None."""
         if self.args.gpu == "soft":
             return None if self.args.program else "on the software GPU a program must be given (--program)"
-        r = subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available(), 'PyTorch sees no GPU'"], capture_output=True, text=True)
+        r = subprocess.run([sys.executable, "-c", "import torch, triton; assert torch.cuda.is_available(), 'PyTorch sees no GPU'; print('PyTorch', torch.__version__, 'Triton', triton.__version__)"],
+                           capture_output=True, text=True)
+        self.python = r.stdout.strip()
         if r.returncode != 0 and not self.args.program:
             return (r.stderr.strip().splitlines() or ["PyTorch cannot be imported"])[-1]
         if self.memory() is None:
@@ -303,7 +306,7 @@ def given(bench):
 
 # Part traces.
 
-TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "optimizers", "mobilenet", "cupy", "jax"]
+TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "optimizers", "cupy", "jax", "mobilenet"]
 
 
 def traces(bench):
@@ -505,13 +508,20 @@ def around(p, action, settle):
     called = len(p.rows())
     rows = p.reach(called + settle, 120)
     steps = list(zip((r[1] for r in rows[n - 1:]), (r[1] for r in rows[n:])))  # beginning and end of each since
-    # Both clocks are CLOCK_MONOTONIC: the drain is what came last but for the commit. The call's own end is late by some ms.
-    commit = sum(s["ms"] for s in res["steps"] if s["name"] == "commit")
-    drained = end - commit * 1e6
-    thawed = drained - res["drain_ms"] * 1e6
-    near = [i for i, (b, e) in enumerate(steps) if b < thawed + 50e6 and e > thawed - (res["stall_ms"] + 50) * 1e6] or [0]
-    stalled = max(near, key=lambda i: steps[i][1] - steps[i][0])
+    # Both clocks are CLOCK_MONOTONIC. The stall began after all that stands before it in the list of what was done, and was over before
+    # drain and commit: the longest step in between is the one that stood still.
+    before_stall = after_stall = 0.0
+    begun = False
+    for t in res["steps"]:
+        begun = begun or t["stall"]
+        if not begun:
+            before_stall += t["ms"]
+        elif t["name"] in ("drain", "commit"):
+            after_stall += t["ms"]
+    near = [i for i, (b, e) in enumerate(steps) if e > start + before_stall * 1e6 and b < end - after_stall * 1e6] or [0]
     ms = [(e - b) / 1e6 for b, e in steps]
+    stalled = max(near, key=ms.__getitem__)
+    drained = steps[stalled][1] + res["drain_ms"] * 1e6
     drain = [ms[i] for i in range(stalled + 1, len(steps)) if steps[i][0] < drained]
     after = [ms[i] for i in range(stalled + 1, len(steps)) if steps[i][0] > end]
     usual = median(base) or 0
@@ -541,10 +551,10 @@ def cow(bench):
         bench.result["programs"].append(r)
         with bench.attempt(name):
             if not a.program:
-                bench.enough(150, name)
+                bench.enough(110, name)
                 precompile(bench, name, command)
             checkpoints(bench, name, command, r, restore)
-        chunks_gone(bench.work / f"images-{name}")
+        chunks_gone(bench.images / f"images-{name}")
         bench.stop_daemon()
         bench.save()
     # The weights of a smaller instance, bit for bit, at the end of a run that was checkpointed, killed and restored.
@@ -578,7 +588,7 @@ def checkpoints(bench, name, command, r, restore):
     p.reach(a.warm, 180)
     ballast = None
     if a.gpu == "native" and not a.program:
-        ballast = Program(bench, "ballast", own("ballast", "--log", "{log}"), "plain")
+        ballast = Program(bench, "ballast", own("ballast", "--eager", "--log", "{log}"), "plain")
         ballast.reach(2, 60)
     else:
         r["ballast"] = "none: a program was given, whose memory is what it is"
@@ -588,7 +598,7 @@ def checkpoints(bench, name, command, r, restore):
     bench.say(f"{name}: resident {(info.get('resident_bytes') or 0) / 2**30:.2f} GiB, GPU memory {r['gpu_memory']}")
     shots = a.shots.split(",")
     room(bench)
-    images = bench.work / f"images-{name}"
+    images = bench.images / f"images-{name}"
     chunks_gone(images)
     for shot in shots:
         with bench.attempt(f"{name} {shot}"):
@@ -702,7 +712,7 @@ def verify(bench, name, command):
     p = Program(bench, "verified", command, "held", {"steps": steps, "out": str(outs["held"])}, env)
     p.reach(a.warm, 120)
     p.itself()
-    image = bench.work / "images-verify" / "1"
+    image = bench.images / "images-verify" / "1"
     chunks_gone(image.parent)
     image.parent.mkdir()
     res = bench.holdfast("checkpoint", "verified", "-o", str(image), "--leave-running", "--mode", "cow")
@@ -747,7 +757,7 @@ def demand(bench):
             info = p.itself() or {}
             room(bench)
             r.update(resident_bytes=info.get("resident_bytes"), step_ms=median(gaps(p.rows()[-50:])))
-            images = bench.work / f"images-{name}"
+            images = bench.images / f"images-{name}"
             chunks_gone(images)
             images.mkdir()
             res = bench.holdfast("checkpoint", name, "-o", str(images / "1"), "--leave-running", "--mode", "auto")
@@ -766,7 +776,7 @@ def demand(bench):
             if a.disk and name == next(iter(programs)):
                 with bench.attempt(f"{name} from a disk"):
                     from_disk(bench, p, images / "1", want, r)
-        chunks_gone(bench.work / f"images-{name}")
+        chunks_gone(bench.images / f"images-{name}")
         bench.stop_daemon()
         bench.save()
 
@@ -794,10 +804,13 @@ def from_disk(bench, p, image, want, r):
                 cp.kill()
             cp.wait()
         r["disk"] = {"bytes": size, "write_seconds": time.monotonic() - start}
+        longest = 0 if a.program else 20
         for i in range(a.restores):
             for kind in ("whole", "on demand"):
-                bench.enough(1 if a.program else 30, f"restore {kind} from the disk")
+                bench.enough(1.3 * longest, f"restore {kind} from the disk")
+                start = time.monotonic()
                 r["restores"].append(restored(bench, p, copy, kind, want, drop=True))
+                longest = max(longest, time.monotonic() - start)
                 bench.save()
     finally:
         shutil.rmtree(copy, ignore_errors=True)
@@ -808,21 +821,22 @@ def main():
     p.add_argument("--holdfast", required=True)
     p.add_argument("--out", required=True)
     p.add_argument("--work", required=True)
+    p.add_argument("--images", help="directory for images (that of --work)")
     p.add_argument("--part", required=True, choices=["traces", "cow", "demand"])
     p.add_argument("--gpu", default="native", choices=["native", "soft"])
     p.add_argument("--stub", help="directory of the software GPU's libcuda.so.1, for programs that run without holdfast")
     p.add_argument("--program", action="append", default=[], help="NAME=COMMAND instead of the programs of the part")
     p.add_argument("--budget", type=float, default=540, help="seconds; nothing is begun that may not end by then")
-    p.add_argument("--blocks", type=int, default=6, help="traces: measured of each, plain and traced in turn")
+    p.add_argument("--blocks", type=int, default=5, help="traces: measured of each, plain and traced in turn")
     p.add_argument("--steps", type=int, default=50, help="traces: steps of a block")
-    p.add_argument("--settle", type=int, default=10, help="steps that are not counted, or stand after something")
+    p.add_argument("--settle", type=int, default=8, help="steps that are not counted, or stand after something")
     p.add_argument("--warm", type=int, default=30, help="steps before anything is measured")
-    p.add_argument("--at-once", type=int, default=4, help="traces: programs that are started together")
+    p.add_argument("--at-once", type=int, default=6, help="traces: programs that are started together")
     p.add_argument("--layers", type=int, default=18, help="cow: of the training program; 18 make about 70 GB")
     p.add_argument("--shots", default="cow-gpu,recopy-gpu,stop-gpu,cow", help="cow: checkpoints in order; the last is restored: " + ", ".join(SHOTS))
     p.add_argument("--restores", type=int, default=2, help="of each kind")
     p.add_argument("--verify-steps", type=int, default=600)
-    p.add_argument("--pool-gib", type=float, default=16, help="demand: caches of other sequences beside the 16 GB of weights")
+    p.add_argument("--pool-gib", type=float, default=8, help="demand: caches of other sequences beside the 16 GB of weights")
     p.add_argument("--disk", help="demand: a directory on a disk, for restores from there")
     args = p.parse_args()
     os.environ.setdefault("HOLDFAST_DIR", str(pathlib.Path(args.work) / "run"))
