@@ -148,11 +148,15 @@ class Program:
             os.kill(self.pid, signal.SIGCONT)
         self.stopped = False
 
-    def end(self, patience=20):
-        """Asks the program to end, so that a trace of it is whole; else it is killed."""
+    def ask(self):
+        """Asks the program to end."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
             self.go()
+
+    def end(self, patience=20):
+        """Ends the program as it would end itself, so that a trace of it is whole; else it is killed."""
+        self.ask()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.proc.wait(patience)
         self.kill()
@@ -380,6 +384,7 @@ def measure(bench, programs):
         with bench.attempt(n):
             blocks = {"plain": [], "traced": []}
             try:
+                bench.enough(45 if not a.program else 5, "steps")  # what comes after needs time too
                 for b in range(a.blocks):
                     for how in ("plain", "traced") if b % 2 == 0 else ("traced", "plain"):
                         p = pair[how]
@@ -390,6 +395,8 @@ def measure(bench, programs):
                         # The gap in which it stood still is not one of these.
                         blocks[how].append(median(gaps(rows[had + a.settle:had + a.settle + a.steps + 1])))
             finally:
+                for p in pair.values():
+                    p.ask()
                 for p in pair.values():
                     p.end()
             ratios = [100 * (t / p - 1) for p, t in zip(blocks["plain"], blocks["traced"])]

@@ -25,6 +25,9 @@ cleanup() {
 	for pid in $growers; do kill -KILL "$pid" 2>/dev/null; done
 	for pid in $("$holdfast" ps --json 2>/dev/null | sed -n 's/^    "pid": \([0-9]*\),$/\1/p'); do kill -KILL "$pid" 2>/dev/null; done
 	"$holdfast" daemon stop --force >/dev/null 2>&1
+	for p in /proc/[0-9]*; do # what a SIGKILL of gpu.py has left: the name of our directory is in its command line
+		! grep -qsF "$work/" "$p/cmdline" || kill -KILL "${p#/proc/}" 2>/dev/null
+	done
 	tail -c 2000000 "$HOLDFAST_DIR/daemon.log" >"$out/daemon.log" 2>/dev/null || rm -f "$out/daemon.log"
 	[ -z "$mounted" ] || umount "$work/images" || umount -l "$work/images"
 	rm -rf "$work"
