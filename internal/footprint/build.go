@@ -476,12 +476,12 @@ func (k *kernel) load(b *ir.Block, in *ir.Inst) []exprID {
 		e := none
 		if ok && in.Type.Width <= 64 {
 			e = k.intern(expr{op: opParam, w: w, imm: off + int64(i)*int64(w/8)})
-		} else if f := k.loadedFrom(in, i); f != nil {
-			unsigned := int64(0)
+		} else if l, ok := k.loadedFrom(in, i); ok {
+			l.block, l.in = b, in
 			if w < 32 && in.Type.Kind != ir.Signed {
-				unsigned = 1
+				l.imm |= 1
 			}
-			e = k.loaded(w, b, loaded{f, unsigned, b, in})
+			e = k.loaded(w, b, l)
 		} else {
 			e = k.unknown(w, b)
 		}

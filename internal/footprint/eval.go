@@ -301,6 +301,8 @@ func (m *machine) assign(i int32) {
 	switch v.kind {
 	case vTable:
 		m.vars[i] = m.table(i, v)
+	case vParam:
+		m.vars[i] = m.picked(i, v)
 	case vCounter:
 		b := m.counter(v)
 		b.hi = min(b.hi, m.rounds[i])

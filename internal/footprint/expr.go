@@ -128,7 +128,7 @@ type graph struct {
 	checks  []check
 	checkOf map[check]int32
 	serial  int64
-	loads   map[int64]loaded     // unknowns that are loaded from global memory, by serial number
+	loads   map[int64]loaded     // unknowns that are loaded, by serial number
 	origin  map[exprID]*ir.Block // of opUnknown and opPhi: where its value is made; of opCounter, the header
 	maxTid  [3]int64             // the largest tid
 }
@@ -184,12 +184,13 @@ func (g *graph) unknown(w uint8, at *ir.Block) exprID {
 	return e
 }
 
-// A loaded value is what memory at this form holds, read as an unsigned (1) or signed (0) number.
+// A loaded value is what memory, or the parameter buffer, holds at this form: a variable of this kind.
 type loaded struct {
-	at       *linear
-	unsigned int64
-	block    *ir.Block
-	in       *ir.Inst
+	at    *linear
+	kind  vkind
+	imm   int64
+	block *ir.Block
+	in    *ir.Inst
 }
 
 // loaded makes the value of a load.

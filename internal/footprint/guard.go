@@ -276,7 +276,7 @@ func (k *kernel) invariant(l *ir.Loop, v varID, depth int) bool {
 	if x.from != none && !k.steady(l, x.from, 0) {
 		return false
 	}
-	if x.kind == vTable {
+	if x.kind == vTable || x.kind == vParam {
 		return true
 	}
 	for _, a := range x.args {

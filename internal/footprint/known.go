@@ -177,7 +177,7 @@ type origin struct {
 // table is the bounds of a value that is loaded: those of the words at all addresses that the load may have here, if
 // they are known, or of those that it may have where it stands.
 func (m *machine) table(i int32, v *pvar) bounds {
-	m.sets[i] = valueSet{}
+	m.many(i)
 	b, ok := m.lookup(i, v)
 	if o := &m.origins[i]; !ok && o.known {
 		b = o.in
@@ -263,21 +263,86 @@ func (m *machine) lattice(f *pform) (base uint64, step int64, ok bool) {
 	return base, d, d > 0
 }
 
-// words reads small contents, and notes the values if they are few.
+// words reads small contents.
 func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) bounds {
 	b := bounds{far, -far}
 	start := len(m.values)
 	for at := lo; at < hi; at += step {
 		x := c.at(how, at)
 		b = b.join(bounds{x, x})
-		if len(m.values)-start <= maxValues && !slices.Contains(m.values[start:], x) {
-			m.values = append(m.values, x)
-		}
+		m.note(start, x)
 	}
+	m.set(i, start)
+	return b
+}
+
+// many says that the values of variable i are not known to be few.
+func (m *machine) many(i int32) {
+	if len(m.sets) < len(m.p.vars) {
+		m.sets = make([]valueSet, len(m.p.vars))
+	}
+	m.sets[i] = valueSet{}
+}
+
+// note keeps one of the values that a variable may have: those from start on.
+func (m *machine) note(start int, x int64) {
+	if len(m.values)-start <= maxValues && !slices.Contains(m.values[start:], x) {
+		m.values = append(m.values, x)
+	}
+}
+
+// set keeps the noted values of variable i if they are few.
+func (m *machine) set(i int32, start int) {
 	if n := len(m.values) - start; n > maxValues || n < 2 {
 		m.values = m.values[:start]
-	} else {
-		m.sets[i] = valueSet{int32(start), int32(len(m.values))}
+		return
+	}
+	m.sets[i] = valueSet{int32(start), int32(len(m.values))}
+}
+
+// picked is the bounds of a value that is picked from an array in the parameters.
+func (m *machine) picked(i int32, v *pvar) bounds {
+	m.many(i)
+	signed := v.imm&1 == 0
+	all := unsignedBounds(v.w)
+	if signed {
+		all = signedBounds(v.w)
+	}
+	if v.a0 >= v.a1 || v.w < 8 {
+		return all
+	}
+	f := &m.p.forms[m.p.args[v.a0].form]
+	if f.sym != 0 || !m.sound(f) {
+		return all
+	}
+	t := paramTable(v.imm)
+	n := int64(v.w / 8)
+	at := m.total(f)
+	p := m.launch.Params
+	if at.lo < t.lo() || at.hi > min(t.hi(), int64(len(p)))-n || at.lo > at.hi {
+		return all
+	}
+	// The buffer itself lies at a multiple of any word's size.
+	step, lo := n, ceilDiv(at.lo, n)*n
+	if base, s, ok := m.lattice(f); ok && s%n == 0 {
+		if first := lo + modulo(bounds{int64(base) - lo, int64(base) - lo}, s).lo; first%n == 0 && first <= at.hi {
+			step, lo = s, first
+		}
+	}
+	if (at.hi-lo)/step >= maxWords {
+		return all
+	}
+	how := reading(v.w, signed)
+	b := bounds{far, -far}
+	start := len(m.values)
+	for ; lo <= at.hi; lo += step {
+		x := readWord(how, p[lo:])
+		b = b.join(bounds{x, x})
+		m.note(start, x)
+	}
+	m.set(i, start)
+	if b.empty() {
+		return all
 	}
 	return b
 }
@@ -290,7 +355,7 @@ func (m *machine) parts(a *pacc, f *pform, r *extent) {
 	}
 	for _, t := range m.p.terms[f.t0:f.t1] {
 		v := &m.p.vars[t.v]
-		if v.kind != vTable || m.sets[t.v].v0 == m.sets[t.v].v1 {
+		if v.kind < vTable || m.sets[t.v].v0 == m.sets[t.v].v1 {
 			continue
 		}
 		s := m.sets[t.v]
@@ -356,9 +421,7 @@ func (m *machine) common(a, b *extent) bool {
 // that write was not in its extent, and earlier.
 func (m *machine) knowing(p *program) bool {
 	m.relied = m.relied[:0]
-	m.sets = resize(m.sets, len(p.vars))
 	m.origins = resize(m.origins, len(p.vars))
-	clear(m.sets)
 	clear(m.origins)
 	m.evaluate(p)
 	if !m.bad && len(m.relied) > 0 && m.intact() {

@@ -197,3 +197,62 @@ L2:
 		})
 	}
 }
+
+// TestParameterTable: a block picks its pointer from an array in a parameter, which is known without being told.
+func TestParameterTable(t *testing.T) {
+	m, err := ptx.Parse("picked.ptx", []byte(`.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 b, .param .align 8 .b8 s[32], .param .u64 c)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<10>;
+	ld.param.u64 %rd1, [b];
+	mov.b64 %rd2, s;
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %rd3, %r1, 8;
+	add.s64 %rd4, %rd2, %rd3;
+	ld.param.u64 %rd5, [%rd4+8];
+	mov.u32 %r2, %tid.x;
+	mul.wide.u32 %rd6, %r2, 4;
+	add.s64 %rd7, %rd5, %rd6;
+	ld.global.u32 %r3, [%rd7];
+	add.s64 %rd8, %rd1, %rd6;
+	st.global.u32 [%rd8], %r3;
+	ret;
+}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := Summarise(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		blocks uint32
+		b      uint64
+		want   Verdict
+		reads  []Range
+	}{
+		{1, 0x3000, Idempotent, []Range{{0x2000, 0x2010}}},
+		{2, 0x3000, Idempotent, []Range{{0x2000, 0x2010}, {0x5000, 0x5010}}},
+		{3, 0x3000, Idempotent, []Range{{0x2000, 0x2010}, {0x4000, 0x4010}, {0x5000, 0x5010}}},
+		{3, 0x4004, Unknown, nil},
+		{4, 0x3000, Unknown, nil}, // a block reads what is behind the array
+	} {
+		var params []byte
+		for _, p := range []uint64{x.b, 0x1000, 0x2000, 0x5000, 0x4000, 0x6000} {
+			params = appendUint(params, p, 8)
+		}
+		l := &Launch{Grid: [3]uint32{x.blocks, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: params}
+		var in Instance
+		list[0].Evaluate(l, &in)
+		if in.Verdict != x.want || x.reads != nil && !reflect.DeepEqual(in.Reads, x.reads) {
+			t.Errorf("%d blocks, b = %#x: %v, reads %x", x.blocks, x.b, in.Verdict, in.Reads)
+		}
+		if n := testing.AllocsPerRun(20, func() { list[0].Evaluate(l, &in) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}

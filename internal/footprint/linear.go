@@ -316,7 +316,7 @@ func (g *graph) read(f *linear, w uint8, signed bool) *linear {
 	if g.formBounds(f).in(all) {
 		return f
 	}
-	if len(f.terms) == 1 && len(f.checks) == 0 && (g.vars[f.terms[0].v].kind == vAny || g.vars[f.terms[0].v].kind == vTable) && !signed {
+	if len(f.terms) == 1 && len(f.checks) == 0 && (g.vars[f.terms[0].v].kind == vAny || g.vars[f.terms[0].v].kind >= vTable) && !signed {
 		if k, ok := g.constant(f.terms[0].coef); ok && k == 1 && g.isZero(f.c) {
 			return g.atom(variable{kind: vExt, w: w, imm: 1, args: []argument{{f: f, w: w, signed: signed}}})
 		}
@@ -377,7 +377,7 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		return g.atom(variable{kind: vCounter, w: x.w, imm: x.imm})
 	case opUnknown:
 		if l, ok := g.loads[x.imm]; ok {
-			return g.atom(variable{kind: vTable, w: x.w, imm: l.unsigned, from: e, args: []argument{{f: l.at}}})
+			return g.atom(variable{kind: l.kind, w: x.w, imm: l.imm, from: e, args: []argument{{f: l.at}}})
 		}
 	case opSymbol:
 		return g.form(linear{c: g.num(0), sym: int32(x.imm) + 1})

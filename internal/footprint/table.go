@@ -10,24 +10,49 @@ import (
 // What a kernel loads from memory is a variable of its own (vTable). A summary has two programs: one in which such variables
 // may be anything, and one that asks at every launch whether what is loaded is known (known.go), with guards made for it.
 
-// loadedFrom is the place of what result i of a load reads; nil if its contents are of no use.
-func (k *kernel) loadedFrom(in *ir.Inst, i int) *linear {
+// loadedFrom is the place of what result i of a load reads; false if its contents are of no use.
+func (k *kernel) loadedFrom(in *ir.Inst, i int) (loaded, bool) {
 	if in.Op != ir.Load || len(in.Mem) != 1 || in.Effect&ir.Orders != 0 || in.Type.Width > 64 || in.Type.Kind == ir.Float {
-		return nil
+		return loaded{}, false
 	}
 	m := in.Mem[0]
-	if m.Space != ir.Global && m.Space != ir.Generic && m.Space != ir.Const {
-		return nil
-	}
 	f := k.linear[k.operand(m.Base, 64)]
+	off := m.Off + int64(i)*int64(in.Type.Width/8)
+	space := ir.Global
 	if f.sym != 0 {
-		switch k.symbols[f.sym-1].space {
-		case ir.Global, ir.Generic, ir.Const:
-		default:
-			return nil
-		}
+		space = k.symbols[f.sym-1].space
 	}
-	return k.moved(f, k.binary(opAdd, 64, f.c, k.num(m.Off+int64(i)*int64(in.Type.Width/8))))
+	switch {
+	case m.Space == ir.Param || space == ir.Param:
+		return k.fromParameters(m.Space, f, off)
+	case m.Space != ir.Global && m.Space != ir.Generic && m.Space != ir.Const:
+		return loaded{}, false
+	case space != ir.Global && space != ir.Generic && space != ir.Const:
+		return loaded{}, false
+	}
+	return loaded{at: k.moved(f, k.binary(opAdd, 64, f.c, k.num(off))), kind: vTable}, true
+}
+
+// A paramTable is the parameter that a load whose place is computed reads, as bytes of the parameter buffer, and (bit 0) whether
+// numbers are unsigned.
+type paramTable int64
+
+func (t paramTable) lo() int64 { return int64(t) >> 1 & (1<<24 - 1) }
+func (t paramTable) hi() int64 { return int64(t) >> 25 & (1<<24 - 1) }
+
+// fromParameters is a load from an array in a parameter. Its place is an offset in the parameter buffer.
+func (k *kernel) fromParameters(space ir.Space, f *linear, off int64) (loaded, bool) {
+	if !k.f.Kernel || f.sym == 0 || space != ir.Param && space != ir.Generic {
+		return loaded{}, false
+	}
+	s := k.symbols[f.sym-1]
+	lo, ok := k.params[s.name]
+	if !ok || s.space != ir.Param || lo < 0 || s.size <= 0 || lo+s.size >= 1<<20 {
+		return loaded{}, false
+	}
+	at := *k.withoutSymbol(f)
+	at.c = k.binary(opAdd, 64, at.c, k.num(int64(lo)+off))
+	return loaded{at: k.form(at), kind: vParam, imm: int64(lo)<<1 | int64(lo+s.size)<<25}, true
 }
 
 // arguments are those of a variable, as far as the program evaluates them.

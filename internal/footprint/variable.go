@@ -45,6 +45,7 @@ const (
 	vBits // from 0 to imm
 
 	vTable // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
+	vParam // what the parameter buffer holds at A; imm is a paramTable
 )
 
 // An argument of a variable is a form, to be read as a number of w bits: unsigned,
@@ -146,8 +147,8 @@ func readBounds(w uint8, signed bool, b bounds, sound bool) bounds {
 func evaluate(kind vkind, w uint8, imm int64, a, b bounds) bounds {
 	all := signedBounds(w)
 	switch kind {
-	case vAny, vTable:
-		if imm == 1 {
+	case vAny, vTable, vParam:
+		if imm&1 == 1 {
 			return unsignedBounds(w)
 		}
 		return all
