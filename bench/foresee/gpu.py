@@ -544,23 +544,26 @@ SHOTS = {"cow-gpu": ["--gpu-only", "--mode", "cow"], "recopy-gpu": ["--gpu-only"
 
 def cow_programs(bench):
     if bench.args.program:
-        return {n: (c, True) for n, c in given(bench).items()}
-    large = ["--layers", str(bench.args.layers)]
-    return {"train-triton": (own("train", "--gemm", "triton", "--log", "{log}", *large), True),
-            "train-library": (own("train", "--gemm", "aten", "--log", "{log}", *large), False)}
+        return given(bench)
+    large = ["--log", "{log}", "--layers", str(bench.args.layers)]
+    return {"train-triton": own("train", "--gemm", "triton", *large), "train-library": own("train", "--gemm", "aten", *large), "train-eager": own("train", "--eager", *large)}
 
 
 def cow(bench):
     a = bench.args
     bench.result["programs"] = []
-    for name, (command, restore) in cow_programs(bench).items():
+    for name, command in cow_programs(bench).items():
+        done = [r for r in bench.result["programs"] if r["checkpoints"]]
+        if done and "--eager" in command:
+            continue  # it is for a PyTorch that cannot compile the others
         r = {"program": name, "checkpoints": [], "restores": []}
         bench.result["programs"].append(r)
         with bench.attempt(name):
             if not a.program:
                 bench.enough(110, name)
-                precompile(bench, name, command)
-            checkpoints(bench, name, command, r, restore)
+                if "--eager" not in command:
+                    precompile(bench, name, command)
+            checkpoints(bench, name, command, r, restore=not any(d["restores"] for d in done))
         chunks_gone(bench.images / f"images-{name}")
         bench.stop_daemon()
         bench.save()
@@ -622,7 +625,8 @@ def checkpoints(bench, name, command, r, restore):
     full = images / shots[-1]
     if not restore or not any(full.glob("*")):
         p.kill()
-        chunks_gone(images)
+        if ballast:
+            ballast.kill()
         return
     # What the program computes after its checkpoint is what the restored one must compute.
     had = len(p.rows())

@@ -58,8 +58,9 @@ def cow(r):
     for p in r["programs"]:
         m = p.get("gpu_memory")
         if p.get("resident_bytes"):
-            print(f"`{p['program']}` holds {gb(p['resident_bytes'])} in {p.get('allocations')} allocations; " +
-                  (f"{100 * m['free'] / m['total']:.1f} % of the GPU's {gb(m['total'])} were free (a second process holds the rest)." if m else p.get("ballast", "")) + "\n")
+            spare = m["free"] / m["total"] if m else None
+            print(f"`{p['program']}` holds {gb(p['resident_bytes'])} (≥ 64 GB: {met(p['resident_bytes'] >= 64e9)}) in {p.get('allocations')} allocations; " +
+                  (f"{100 * spare:.1f} % of the GPU's {gb(m['total'])} were free (< 10 %: {met(spare < 0.1)}); a second process holds the rest." if m else p.get("ballast", "") + ".") + "\n")
     rows, where = [], []
     for p in r["programs"]:
         for c in p["checkpoints"]:
