@@ -128,7 +128,11 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 	if m.Space != ir.Global && m.Space != ir.Generic || in.Op == ir.Prefetch || !m.Read && !m.Write {
 		return nil
 	}
-	addr := k.operand(m.Base, 64)
+	own := facts
+	if in.Guarded() {
+		own = k.conjuncts(k.operand(in.Guard, 1), false, slices.Clone(facts))
+	}
+	addr := k.assume(k.operand(m.Base, 64), own)
 	f := k.linear[addr]
 	if f.sym != 0 {
 		switch k.symbols[f.sym-1].space {
@@ -139,7 +143,7 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 			return nil // a variable in shared, local or parameter memory
 		}
 	}
-	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: facts, block: b, pos: in.Pos, async: bulk}
+	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: own, block: b, pos: in.Pos, async: bulk}
 	switch {
 	case in.Op == ir.Store && len(in.Args) == 1 && in.Args[0].Kind == ir.Value && in.Args[0].Part == "":
 		a.value = k.vals[in.Args[0].Val]
@@ -149,7 +153,6 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 	a.upTo = in.Op == ir.Copy && len(in.Args) > 1 // the rest is filled with zeros
 	if in.Guarded() {
 		a.guard = k.operand(in.Guard, 1)
-		a.facts = k.conjuncts(k.operand(in.Guard, 1), false, slices.Clone(facts))
 	}
 	switch {
 	case in.Op == ir.Atomic:

@@ -19,6 +19,7 @@ type kernel struct {
 	facts  [][]fact
 	used   []bool            // values that something reads
 	steps  map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
+	late   map[ir.ValID][]exprID
 }
 
 // A step is how a value changes from one iteration to the next: by a uniform amount, or (none) by
@@ -45,6 +46,7 @@ func build(f *ir.Func, maxTid [3]int64) *kernel {
 		k.loopOf[l] = int64(i)
 	}
 	k.steps = map[ir.ValID]step{}
+	k.late = map[ir.ValID][]exprID{}
 	for range maxPasses {
 		k.pass()
 		if !k.inductions() {
@@ -87,6 +89,14 @@ func (k *kernel) inductions() bool {
 			if s, ok := k.stepOf(l, in); ok {
 				k.steps[d] = s
 				found = true
+				continue
+			}
+			if _, ok := k.late[d]; ok {
+				continue
+			}
+			if list := k.lateOf(l, in); list != nil {
+				k.late[d] = list
+				found = true
 			}
 		}
 	}
@@ -101,7 +111,7 @@ func (k *kernel) stepOf(l *ir.Loop, in *ir.Inst) (step, bool) {
 		if !k.f.Loops.Contains(l, p.Block) {
 			continue
 		}
-		f := k.linear[k.operand(in.Args[i], w)]
+		f := k.linear[k.assume(k.operand(in.Args[i], w), k.edgeFacts(p.Block, p.Index, slices.Clone(k.facts[p.Block.Index])))]
 		by, ok := k.sum(f, k.linear[k.vals[d]], k.num(-1))
 		if !ok || by.sym != 0 || len(by.checks) > 0 {
 			return s, false
@@ -586,6 +596,9 @@ func (k *kernel) headerPhi(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8) exprID
 	if s, ok := k.steps[in.Defs[0]]; ok {
 		return k.stepped(b, l, in, w, s)
 	}
+	if list, ok := k.late[in.Defs[0]]; ok {
+		return k.lateValue(b, l, in, w, list)
+	}
 	return k.unknown(w, b)
 }
 
@@ -610,7 +623,7 @@ func (k *kernel) stepped(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8, s step) 
 		k.origin[c] = l.Header
 		return k.binary(opAdd, w, init, k.binary(opMul, w, k.unary(opTrunc, w, c), k.unary(opTrunc, w, s.by)))
 	}
-	k.drifts = append(k.drifts, drift{k.loopOf[l], s.lo, s.hi})
+	k.drifts = append(k.drifts, drift{loop: k.loopOf[l], lo: s.lo, hi: s.hi})
 	e := k.intern(expr{op: opDrift, w: w, a: init, imm: int64(len(k.drifts) - 1)})
 	k.origin[e] = b
 	return e

@@ -144,6 +144,7 @@ type phi struct {
 type drift struct {
 	loop   int64
 	lo, hi int64
+	late   bool // the value of the iteration before, if there was one
 }
 
 // A symbol is a variable with an address.
@@ -376,6 +377,12 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 		if g.uniform[a] && g.uniform[b] {
 			break
 		}
+		// c < n - (n > 0 ? 1 : 0) is c+1 < n if c is not negative: a positive n is n-1, another is not above c.
+		if x.op == opLTS && ac && av >= 0 && av < 1<<6 {
+			if n := g.counted(b); n != none {
+				return g.binary(opLTS, 1, g.number(g.width(a), av+1), n)
+			}
+		}
 		signed := x.op == opLTS || x.op == opLES
 		if d, ok := g.difference(a, b, signed); ok && len(d.checks) == 0 {
 			most := int64(0)
@@ -425,6 +432,26 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 		}
 		if xa.op == opNot {
 			return g.make(opSelect, x.w, xa.a, x.c, b)
+		}
+	}
+	return none
+}
+
+// counted sees n + (n > 0 ? -1 : 0), and gives n.
+func (g *graph) counted(e exprID) exprID {
+	x := g.exprs[e]
+	if x.op != opAdd {
+		return none
+	}
+	for _, p := range [2][2]exprID{{x.a, x.b}, {x.b, x.a}} {
+		s := g.exprs[p[1]]
+		if s.op != opSelect {
+			continue
+		}
+		down, ok1 := g.constant(s.b)
+		stay, ok2 := g.constant(s.c)
+		if ok1 && ok2 && down == -1 && stay == 0 && s.a == g.binary(opLTS, 1, g.number(x.w, 0), p[0]) {
+			return p[0]
 		}
 	}
 	return none

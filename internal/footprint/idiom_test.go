@@ -71,6 +71,54 @@ var idioms = []struct {
 	sub.s16 %rs8, %rs2, %rs7;
 	cvt.s16.s8 %rs9, %rs8;
 	cvt.s32.s16 %r9, %rs9;`, 0, 0, 0},
+	{"a value that is computed early, and what is left counted down by two", `
+	mov.u32 %r3, 0;
+	mov.u32 %r4, 1;
+	mov.u32 %r5, %r2;
+	mov.u32 %r9, 0;
+$L_1:
+	mul.wide.s32 %rd5, %r3, 4;
+	add.s64 %rd6, %rd1, %rd5;
+	ld.global.u32 %r50, [%rd6];
+	setp.gt.s32 %p1, %r5, 0;
+	setp.gt.s32 %p2, %r5, 0;
+	selp.b32 %r6, -1, 0, %p1;
+	add.s32 %r5, %r5, %r6;
+	setp.gt.s32 %p3, %r5, 0;
+	selp.b32 %r6, -1, 0, %p3;
+	add.s32 %r5, %r5, %r6;
+	selp.b32 %r3, %r4, 0, %p3;
+	add.s32 %r4, %r4, 1;
+	@%p3 bra $L_1;`, 10, 0, 24},
+	{"what is left counted down by other conditions", `
+	mov.u32 %r3, 0;
+	mov.u32 %r4, 1;
+	mov.u32 %r5, %r2;
+	mov.u32 %r9, 0;
+$L_1:
+	mul.wide.s32 %rd5, %r3, 4;
+	add.s64 %rd6, %rd1, %rd5;
+	ld.global.u32 %r50, [%rd6];
+	setp.gt.s32 %p1, %r5, 0;
+	setp.gt.s32 %p2, %r50, 0;
+	selp.b32 %r6, -1, 0, %p1;
+	add.s32 %r5, %r5, %r6;
+	setp.gt.s32 %p3, %r5, 0;
+	selp.b32 %r6, -1, 0, %p2;
+	add.s32 %r5, %r5, %r6;
+	selp.b32 %r3, %r4, 0, %p3;
+	add.s32 %r4, %r4, 1;
+	@%p3 bra $L_1;`, 10, 0, 0},
+	{"an index where it was chosen", `
+	setp.lt.s32 %p9, %r1, %r2;
+	add.s32 %r3, %r1, 1000;
+	selp.b32 %r9, %r1, %r3, %p9;`, 10, 0, 40},
+	{"an index where another was chosen", `
+	add.s32 %r4, %r2, 1;
+	setp.lt.s32 %p9, %r1, %r4;
+	setp.lt.s32 %p8, %r1, %r2;
+	add.s32 %r3, %r1, 1000;
+	selp.b32 %r9, %r1, %r3, %p8;`, 10, 0, 4044},
 }
 
 func TestIdioms(t *testing.T) {

@@ -885,6 +885,10 @@ func (g *graph) test(e exprID) *linear {
 func (g *graph) drift(e exprID, x expr, fa *linear) *linear {
 	d := g.drifts[x.imm]
 	rounds := g.atom(variable{kind: vCounter, w: 64, imm: d.loop})
+	if d.late {
+		less, _ := g.sum(rounds, g.uniformForm(g.num(-1)), g.num(1))
+		rounds = g.atom(variable{kind: vMaxS, w: 64, args: []argument{{f: less}, {f: g.uniformForm(g.num(0))}}})
+	}
 	step := g.atom(variable{kind: vBits, w: 64, imm: d.hi - d.lo, from: e})
 	step, ok := g.sum(g.uniformForm(g.num(d.lo)), step, g.num(1))
 	if !ok {

@@ -21,7 +21,9 @@ type stmt struct {
 	isConst bool
 	rel     string
 	body    []stmt
-	while   bool // of loop: tested before the first iteration
+	while   bool // of loop: tested before the first iteration; of late: counts down twice; of pick: a write
+	x, y    int  // of pick: the address if a rel b, and if not
+	not     bool // of pick: it is made if not a rel b
 }
 
 const (
@@ -156,6 +158,27 @@ func (g *generator) block(depth int) []stmt {
 			list = append(list, g.arith())
 		}
 	}
+	switch g.r.IntN(6) {
+	case 0:
+		s := stmt{op: "pick", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.any(), y: g.any(), not: g.r.IntN(2) == 0, while: g.r.IntN(2) == 0}
+		if g.r.IntN(2) == 0 {
+			s.isConst, s.k = true, uint32(g.r.IntN(20))
+		}
+		s.d = g.fresh()
+		list = append(list, s)
+	case 1:
+		if depth > 0 {
+			s := stmt{op: "late", a: g.any(), b: g.any(), k: uint32(1 + g.r.IntN(4)), while: g.r.IntN(2) == 0}
+			known := len(g.known)
+			s.d = g.fresh()
+			s.body = g.block(depth - 1)
+			g.known = g.known[:known]
+			s.x, s.y = g.fresh(), g.fresh() // the next value, and how many are left
+			g.fresh()
+			g.known = g.known[:known]
+			list = append(list, s)
+		}
+	}
 	return list
 }
 
@@ -207,6 +230,40 @@ func (t *text) stmt(s *stmt) {
 			t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.a, s.b)
 			t.line("@%%p1 ld.global.s32 %%r%d, [%%rd4]", s.d)
 		}
+	case "pick":
+		t.line("setp.%s %%p1, %%r%d, %s", s.rel, s.a, b)
+		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", s.d, s.x, s.y)
+		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.d)
+		t.line("add.s64 %%rd4, %%rd1, %%rd3")
+		p := "%p1"
+		if s.not {
+			p = "!%p1"
+		}
+		if s.while {
+			t.line("@%s st.global.u32 [%%rd4], %%r%d", p, regN)
+		} else {
+			t.line("@%s ld.global.u32 %%r0, [%%rd4]", p)
+		}
+	case "late":
+		t.labels++
+		top := t.labels
+		t.line("mov.u32 %%r%d, %%r%d", s.d, s.a)
+		t.line("add.s32 %%r%d, %%r%d, %d", s.x, s.a, s.k)
+		t.line("mov.u32 %%r%d, %%r%d", s.y, s.b)
+		fmt.Fprintf(t, "L%d:\n", top)
+		t.block(s.body)
+		down := func() {
+			t.line("setp.gt.s32 %%p1, %%r%d, 0", s.y)
+			t.line("selp.b32 %%r%d, -1, 0, %%p1", s.y+1)
+			t.line("add.s32 %%r%d, %%r%d, %%r%d", s.y, s.y, s.y+1)
+		}
+		if s.while {
+			down()
+		}
+		down()
+		t.line("selp.b32 %%r%d, %%r%d, 0, %%p1", s.d, s.x)
+		t.line("add.s32 %%r%d, %%r%d, %d", s.x, s.x, s.k)
+		t.line("@%%p1 bra L%d", top)
 	case "if":
 		t.labels++
 		l := t.labels
@@ -324,6 +381,20 @@ func holds(rel string, a, b uint32) bool {
 	return a != b
 }
 
+func (x *lane) access(array int, index uint32, write bool) {
+	at := x.base[array] + uint64(int64(int32(index))*4)
+	for k := range uint64(4) {
+		if write {
+			x.writes[at+k], x.own[at+k] = true, true
+			continue
+		}
+		x.reads[at+k] = true
+		if !x.own[at+k] {
+			x.live[at+k] = true
+		}
+	}
+}
+
 // do executes statements; false if it takes too long.
 func (x *lane) do(list []stmt) bool {
 	for i := range list {
@@ -369,6 +440,34 @@ func (x *lane) do(list []stmt) bool {
 				v = uint32(at) * 2654435761
 			}
 			x.regs[s.d] = v
+		case "pick":
+			yes := holds(s.rel, a, b)
+			x.regs[s.d] = x.regs[s.y]
+			if yes {
+				x.regs[s.d] = x.regs[s.x]
+			}
+			if yes == !s.not {
+				x.access(0, x.regs[s.d], s.while)
+			}
+		case "late":
+			next, left := a+s.k, b
+			for x.regs[s.d] = a; ; {
+				if !x.do(s.body) {
+					return false
+				}
+				if s.while && int32(left) > 0 {
+					left--
+				}
+				if int32(left) <= 0 {
+					break
+				}
+				x.regs[s.d] = next
+				next += s.k
+				left--
+				if x.steps++; x.steps > maxSteps {
+					return false
+				}
+			}
 		case "if":
 			if holds(s.rel, a, b) && !x.do(s.body) {
 				return false
