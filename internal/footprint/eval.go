@@ -35,6 +35,12 @@ type machine struct {
 	snap  []bounds // of sites: the variables of their terms
 	gsnap []bounds // of sites: their candidates; empty: not active
 
+	// Of verdict.go:
+	hit         []uint64 // bits: allocations that parameters point into
+	whole       []Range  // those
+	keys, spare []uint64
+	unsorted    []Range
+
 	walk     walker
 	boxes    []boxes
 	launches uint32 // how many were evaluated

@@ -3,6 +3,7 @@ package footprint
 import (
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 )
 
@@ -128,62 +129,86 @@ func (in *Instance) guess(s *Summary, l *Launch, reads, writes bool) {
 	if !reads && !writes || len(l.Allocs) == 0 {
 		return
 	}
+	m := &in.m
+	m.hit = resize(m.hit, (len(l.Allocs)+63)/64)
+	clear(m.hit)
 	first, end := l.Allocs[0].Lo, l.Allocs[len(l.Allocs)-1].Hi
 	for at := 0; at+8 <= len(l.Params); at += 4 {
 		p := binary.LittleEndian.Uint64(l.Params[at:])
 		if p < first || p >= end {
 			continue
 		}
-		r, ok := allocation(l.Allocs, p)
-		if !ok {
-			continue
-		}
-		if reads {
-			in.Reads = extend(in.Reads, r.Lo, r.Hi)
-		}
-		if writes {
-			in.Writes = extend(in.Writes, r.Lo, r.Hi)
+		if i := atOrBelow(l.Allocs, p); p < l.Allocs[i].Hi {
+			m.hit[i>>6] |= 1 << (i & 63)
 		}
 	}
+	m.whole = m.whole[:0]
+	for i, x := range m.hit {
+		for ; x != 0; x &= x - 1 {
+			r := l.Allocs[i<<6+bits.TrailingZeros64(x)]
+			m.whole = extend(m.whole, r.Lo, r.Hi)
+		}
+	}
+	if len(m.whole) == 0 {
+		return
+	}
+	if reads {
+		in.Reads = widen(in.Reads, m.whole)
+	}
+	if writes {
+		in.Writes = widen(in.Writes, m.whole)
+	}
+}
+
+// widen adds sorted ranges to a list, and leaves out what lies in them.
+func widen(list, whole []Range) []Range {
+	n := 0
+	for _, r := range list {
+		if w := whole[atOrBelow(whole, r.Lo)]; r.Lo < w.Lo || w.Hi < r.Hi {
+			list[n] = r
+			n++
+		}
+	}
+	return append(list[:n], whole...)
+}
+
+// atOrBelow is the last of sorted ranges that does not begin above an address, or the first one.
+func atOrBelow(list []Range, p uint64) int {
+	i := 0
+	for n := len(list); n > 1; {
+		half := n >> 1
+		if list[i+half].Lo <= p {
+			i += half
+		}
+		n -= half
+	}
+	return i
 }
 
 // allocation finds the allocation that holds an address.
 func allocation(list []Range, p uint64) (Range, bool) {
-	lo, hi := 0, len(list)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if list[mid].Hi <= p {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	if len(list) == 0 {
+		return Range{}, false
 	}
-	if lo < len(list) && list[lo].Lo <= p {
-		return list[lo], true
-	}
-	return Range{}, false
+	r := list[atOrBelow(list, p)]
+	return r, r.Lo <= p && p < r.Hi
 }
 
 func (in *Instance) finish() {
-	in.Reads = Merge(in.Reads)
-	in.Writes = Merge(in.Writes)
+	in.Reads = in.m.merge(in.Reads)
+	in.Writes = in.m.merge(in.Writes)
 }
 
 // Merge sorts ranges, in place, and joins those that touch.
 func Merge(list []Range) []Range {
+	slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	return joined(list)
+}
+
+// joined joins the ranges of a sorted list that touch.
+func joined(list []Range) []Range {
 	if len(list) < 2 {
 		return list
-	}
-	sorted := true
-	for i := 1; i < len(list) && sorted; i++ {
-		sorted = list[i-1].Lo <= list[i].Lo
-	}
-	if sorted {
-		// Nothing to do.
-	} else if len(list) <= 512 {
-		shellSort(list)
-	} else {
-		slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	}
 	n := 0
 	for _, r := range list[1:] {
@@ -197,19 +222,87 @@ func Merge(list []Range) []Range {
 	return list[:n+1]
 }
 
-// shellSort is D. Shell's sort with M. Ciura's gaps: for short lists without a function call for each
-// comparison.
-func shellSort(list []Range) {
-	for _, gap := range [...]int{132, 57, 23, 10, 4, 1} {
-		for i := gap; i < len(list); i++ {
+// merge is Merge with memory of the machine, for many ranges: it sorts addresses with places in the list, one number
+// each.
+func (m *machine) merge(list []Range) []Range {
+	sorted := true
+	for i := 1; i < len(list) && sorted; i++ {
+		sorted = list[i-1].Lo <= list[i].Lo
+	}
+	const low = 12
+	switch {
+	case sorted:
+		return joined(list)
+	case len(list) <= 12:
+		for i := 1; i < len(list); i++ {
 			x := list[i]
 			j := i
-			for ; j >= gap && list[j-gap].Lo > x.Lo; j -= gap {
-				list[j] = list[j-gap]
+			for ; j > 0 && list[j-1].Lo > x.Lo; j-- {
+				list[j] = list[j-1]
 			}
 			list[j] = x
 		}
+		return joined(list)
+	case len(list) > 1<<low:
+		return Merge(list)
 	}
+	n := len(list)
+	m.keys, m.spare, m.unsorted = resize(m.keys, n), resize(m.spare, n), append(m.unsorted[:0], list...)
+	for i, r := range list {
+		if r.Lo>>(64-low) != 0 {
+			return Merge(list)
+		}
+		m.keys[i] = r.Lo<<low | uint64(i)
+	}
+	for i, k := range sortKeys(m.keys, m.spare) {
+		list[i] = m.unsorted[k&(1<<low-1)]
+	}
+	return joined(list)
+}
+
+// sortKeys sorts keys, there or in spare: runs of a few, then two and two runs together, without a branch on what is
+// compared.
+func sortKeys(keys, spare []uint64) []uint64 {
+	const run = 6
+	for at := 0; at < len(keys); at += run {
+		part := keys[at:min(at+run, len(keys))]
+		for i := 1; i < len(part); i++ {
+			x := part[i]
+			j := i
+			for ; j > 0 && part[j-1] > x; j-- {
+				part[j] = part[j-1]
+			}
+			part[j] = x
+		}
+	}
+	for size := run; size < len(keys); size *= 2 {
+		for at := 0; at < len(keys); at += 2 * size {
+			mid, end := min(at+size, len(keys)), min(at+2*size, len(keys))
+			a, b, out := keys[at:mid], keys[mid:end], spare[at:end]
+			if len(b) == 0 || a[len(a)-1] <= b[0] {
+				copy(out, keys[at:end])
+				continue
+			}
+			i, j := 0, 0
+			for k := range out {
+				if i == len(a) || j == len(b) {
+					copy(out[k:], a[i:])
+					copy(out[k+len(a)-i:], b[j:])
+					break
+				}
+				x, y := a[i], b[j]
+				less := 0
+				if y < x {
+					x, less = y, 1
+				}
+				out[k] = x
+				j += less
+				i += 1 - less
+			}
+		}
+		keys, spare = spare, keys
+	}
+	return keys
 }
 
 // judge compares every write with every read that may see what was there before.
