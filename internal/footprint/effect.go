@@ -13,6 +13,7 @@ type callees struct {
 	noReturn map[string]bool
 	known    map[string]Cause
 	tables   map[string][]symbol // variables that functions of the mathematical library read
+	inliner  *ir.Inliner
 }
 
 func newCallees(m *ptx.Module, funcs map[string]*ir.Func) *callees {
@@ -172,7 +173,11 @@ func (c *callees) call(in *ir.Inst, depth int) Cause {
 	if len(in.Args) == 0 || in.Args[0].Kind != ir.Symbol {
 		return UnknownCall
 	}
-	name := in.Args[0].Name
+	return c.named(in.Args[0].Name, depth)
+}
+
+// named is the effect of calling a function.
+func (c *callees) named(name string, depth int) Cause {
 	switch {
 	case name == "vprintf" || name == "malloc" || name == "free" || name == "__assertfail":
 		return HostCall
@@ -214,6 +219,7 @@ func (c *callees) call(in *ir.Inst, depth int) Cause {
 // library judges a function of the compiler's mathematical library. Such functions may also read tables
 // of the module, which then count as read whole; their indices are trusted.
 func (c *callees) library(name string, f *ir.Func) Cause {
+	f = ir.Clone(f) // others inline it
 	c.cut(f)
 	if err := ir.Analyse(f, false); err != nil {
 		return UnknownCall

@@ -24,6 +24,10 @@ type stmt struct {
 	while   bool // of loop: tested before the first iteration; of late: counts down twice; of pick: a write
 	x, y    int  // of pick: the address if a rel b, and if not
 	not     bool // of pick: it is made if not a rel b
+
+	w     int    // of statements of random_local_test.go: bytes
+	mask  uint32 // of those at a place that is computed
+	store bool
 }
 
 const (
@@ -41,6 +45,8 @@ type generator struct {
 	r     *rand.Rand
 	regs  int
 	known []int
+
+	memory, dynamic bool // statements of random_local_test.go
 }
 
 func (g *generator) any() int { return g.known[g.r.IntN(len(g.known))] }
@@ -107,6 +113,16 @@ func (g *generator) block(depth int) []stmt {
 	}
 	if g.r.IntN(3) == 0 {
 		list = append(list, g.idiom()...)
+	}
+	for range 5 {
+		if !g.memory {
+			break
+		}
+		s := g.local()
+		list = append(list, s)
+		if s.op == "lld" && g.r.IntN(2) == 0 {
+			list = append(list, stmt{op: []string{"ld", "st"}[g.r.IntN(2)], a: s.d, b: g.r.IntN(2)})
+		}
 	}
 	for range 1 + g.r.IntN(3) {
 		switch k := g.r.IntN(8); {
@@ -185,7 +201,8 @@ func (g *generator) block(depth int) []stmt {
 // text writes statements as PTX.
 type text struct {
 	strings.Builder
-	labels int
+	labels  int
+	scratch int // a register that nothing else uses
 }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t, "\t"+format+";\n", args...) }
@@ -205,6 +222,8 @@ func (t *text) stmt(s *stmt) {
 		"or": "or.b32", "xor": "xor.b32", "minu": "min.u32", "mins": "min.s32", "maxu": "max.u32", "maxs": "max.s32", "remu": "rem.u32", "divu": "div.u32",
 		"rems": "rem.s32", "divs": "div.s32", "mulhi": "mul.hi.u32"}
 	switch s.op {
+	case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
+		t.local(s)
 	case "neg":
 		t.line("neg.s32 %%r%d, %%r%d", s.d, s.a)
 	case "not":
@@ -294,15 +313,21 @@ func (t *text) stmt(s *stmt) {
 	}
 }
 
-func kernelText(list []stmt, regs int) string {
+func kernelText(list []stmt, regs int) string { return kernelTextOf(list, regs, false) }
+
+func kernelTextOf(list []stmt, regs int, memory bool) string {
 	t := &text{}
+	wide := 6
+	if memory {
+		wide = 11
+	}
 	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m, .param .u64 t)\n{\n")
-	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<6>;\n", regs+1)
+	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
 	t.line("ld.param.u64 %%rd1, [a]")
 	t.line("ld.param.u64 %%rd2, [b]")
 	t.line("ld.param.u64 %%rd5, [t]")
 	// %r0 takes what is loaded: register numbers begin at 1 in the text.
-	u := &text{}
+	u := &text{scratch: regs}
 	u.block(list)
 	body := shift(u.String())
 	t.line("ld.param.u32 %%r%d, [n]", regN+1)
@@ -356,6 +381,7 @@ type lane struct {
 	*run
 	regs []uint32
 	own  map[uint64]bool
+	mem  [localBytes]byte
 }
 
 const maxSteps = 200_000
@@ -408,21 +434,10 @@ func (x *lane) do(list []stmt) bool {
 			b = x.regs[s.b]
 		}
 		switch s.op {
+		case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
+			x.local(s)
 		case "ld", "st":
-			at := x.base[s.b] + uint64(int64(int32(a))*4)
-			if s.op == "st" {
-				x.memory[at] = x.regs[regN]
-			}
-			for k := range uint64(4) {
-				if s.op == "st" {
-					x.writes[at+k], x.own[at+k] = true, true
-				} else {
-					x.reads[at+k] = true
-					if !x.own[at+k] {
-						x.live[at+k] = true
-					}
-				}
-			}
+			x.touch(s.b, a, s.op == "st")
 		case "table":
 			if s.rel != "" && !holds(s.rel, a, b) {
 				x.regs[s.d] = b
@@ -492,6 +507,22 @@ func (x *lane) do(list []stmt) bool {
 		}
 	}
 	return true
+}
+
+// touch accesses a word of a buffer.
+func (x *lane) touch(buffer int, index uint32, store bool) {
+	at := x.base[buffer] + uint64(int64(int32(index))*4)
+	for k := range uint64(4) {
+		if store {
+			x.writes[at+k], x.own[at+k] = true, true
+			x.memory[at] = x.regs[regN]
+			continue
+		}
+		x.reads[at+k] = true
+		if !x.own[at+k] {
+			x.live[at+k] = true
+		}
+	}
 }
 
 func calculate(s *stmt, a, b uint32) uint32 {
@@ -633,7 +664,7 @@ func randomLaunch(r *rand.Rand, list []stmt, regs int) (*Launch, *run) {
 	for cta := range l.Grid[0] {
 		for ty := range l.Block[1] {
 			for tx := range l.Block[0] {
-				ln := &lane{x, make([]uint32, regs), map[uint64]bool{}}
+				ln := &lane{run: x, regs: make([]uint32, regs), own: map[uint64]bool{}}
 				copy(ln.regs, []uint32{tx, ty, cta, l.Block[0], n, m})
 				if !ln.do(list) {
 					return nil, nil

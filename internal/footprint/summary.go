@@ -52,6 +52,7 @@ func Summarise(m *ptx.Module) ([]*Summary, error) {
 		}
 	}
 	calls := newCallees(m, funcs)
+	calls.inliner = newInliner(m, calls)
 	var list []*Summary
 	for _, fn := range kernels {
 		list = append(list, summarise(fn, funcs[fn.Name], calls))
@@ -89,6 +90,8 @@ func summarise(fn *ptx.Func, f *ir.Func, calls *callees) *Summary {
 			s.paramBytes = max(s.paramBytes, v.Off+v.Size)
 		}
 	}
+	calls.inliner.Inline(f)
+	ir.Promote(f, calls.inliner.Module)
 	calls.cut(f)
 	if err := ir.Analyse(f, false); err != nil {
 		s.refuse(TooLarge, fn.Pos.Line)

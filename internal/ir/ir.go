@@ -272,6 +272,8 @@ type Var struct {
 	Size  int // bytes; 0 = open
 	Align int
 	Param bool // of the function itself, not of a call
+
+	Result bool // of the function itself: what it returns
 }
 
 // A Func is one kernel or function.

@@ -108,6 +108,8 @@ func (p *printer) function() {
 	for _, v := range f.Vars {
 		if v.Param {
 			fmt.Fprintf(&p.out, "param %s %s +%d size %d align %d\n", v.Name, v.Space, v.Off, v.Size, v.Align)
+		} else if v.Result {
+			fmt.Fprintf(&p.out, "result %s %s size %d align %d\n", v.Name, v.Space, v.Size, v.Align)
 		} else {
 			fmt.Fprintf(&p.out, "var %s %s size %d align %d\n", v.Name, v.Space, v.Size, v.Align)
 		}

@@ -123,6 +123,12 @@ func (b *builder) build() (*Func, error) {
 	}
 	for _, v := range b.fn.Ret {
 		outer.vars[v.Name] = v
+		if v.Space != ptx.SpaceReg && b.names[v.Name] == 0 {
+			b.vars[v] = v.Name
+			b.names[v.Name] = 1
+			size, align := layout(v)
+			b.f.Vars = append(b.f.Vars, Var{Name: cmp.Or(v.Name, "_"), Space: space(v.Space), Size: size, Align: align, Result: true})
+		}
 	}
 	if len(args.Defs) > 0 {
 		entry.Insts = append(entry.Insts, args)

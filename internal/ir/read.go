@@ -153,9 +153,11 @@ func (r *reader) read() (done bool, err error) {
 	at := r.rest
 	switch {
 	case r.take("param "):
-		return false, r.variable(true)
+		return false, r.variable(Var{Param: true})
+	case r.take("result "):
+		return false, r.variable(Var{Result: true})
 	case r.take("var "):
-		return false, r.variable(false)
+		return false, r.variable(Var{})
 	case r.take("register v"):
 		return false, r.register()
 	case r.take("->"):
@@ -180,8 +182,7 @@ func (r *reader) read() (done bool, err error) {
 	return false, r.inst()
 }
 
-func (r *reader) variable(param bool) error {
-	v := Var{Param: param}
+func (r *reader) variable(v Var) error {
 	var err error
 	if v.Name, err = r.name(); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (r *reader) variable(param bool) error {
 	if v.Space, err = r.space(); err != nil {
 		return err
 	}
-	if param {
+	if v.Param {
 		if v.Off, err = r.count(1 << 30); err != nil {
 			return err
 		}
