@@ -277,6 +277,9 @@ func bundled(same []*access) []*bundle {
 		part := same[:n]
 		same = same[n:]
 		b := &bundle{access: *part[0], count: 1}
+		for _, a := range part { // whether anything is written before a read is asked of all of them
+			b.order = min(b.order, a.order)
+		}
 		last := part[len(part)-1].off
 		b.span = last - b.off + max(b.bytes, 1)
 		if last > b.off {

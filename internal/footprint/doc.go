@@ -8,6 +8,7 @@
 //
 // The files, in the order in which a kernel passes through them:
 //
+//	inline.go    functions of the module put where they are called
 //	effect.go    what a kernel does that cannot be foreseen at all
 //	expr.go      symbolic values, hash-consed
 //	build.go     from SSA values to symbolic values
