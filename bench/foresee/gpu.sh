@@ -22,7 +22,7 @@ mounted= growers= runner=
 cleanup() {
 	trap - EXIT
 	[ -z "$runner" ] || { kill -TERM "$runner" 2>/dev/null; wait "$runner"; }
-	[ -z "$growers" ] || { kill -TERM "$growers" 2>/dev/null; wait "$growers" 2>/dev/null; }
+	case " $(jobs -pr | tr "\n" " ")" in *" $growers "*) kill -TERM "$growers" && wait "$growers" ;; esac 2>/dev/null
 	for pid in $("$holdfast" ps --json 2>/dev/null | sed -n 's/^    "pid": \([0-9]*\),$/\1/p'); do kill -KILL "$pid" 2>/dev/null; done
 	"$holdfast" daemon stop --force >/dev/null 2>&1
 	for p in /proc/[0-9]*; do # what a SIGKILL of gpu.py has left: the name of our directory is in its command line
