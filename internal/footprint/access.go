@@ -32,9 +32,10 @@ type access struct {
 	block  *ir.Block
 	order  int // among all instructions
 	pos    int
-	hidden bool // of a read: its own thread has surely written these bytes before
-	async  bool // done some time after the instruction
-	upTo   bool // of a read: it may be of fewer bytes, or none
+	cong   int32 // 1 + the congruence of the program that holds for f
+	hidden bool  // of a read: its own thread has surely written these bytes before
+	async  bool  // done some time after the instruction
+	upTo   bool  // of a read: it may be of fewer bytes, or none
 }
 
 // collect lists the accesses of a kernel.
@@ -237,6 +238,7 @@ func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 		bytes  int64
 		form   int32
 		guards int
+		cong   int32
 	}
 	index := map[key][]*access{}
 	var keys []key
@@ -249,7 +251,7 @@ func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 		}
 		n := *a
 		n.f, n.off = base, off
-		q := key{a.kind, a.atom, a.hidden, a.bytes, base.id, guards(a)}
+		q := key{a.kind, a.atom, a.hidden, a.bytes, base.id, guards(a), a.cong}
 		if index[q] == nil {
 			keys = append(keys, q)
 		}

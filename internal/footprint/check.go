@@ -124,7 +124,10 @@ func (c *checker) program() {
 	for i, x := range p.accs {
 		const most = 1 << 40
 		ok := within(x.form, len(p.forms)) && x.bytes >= 0 && x.bytes < most && x.span >= 0 && x.span < most && x.step >= -most && x.step < most && x.count >= 0 && x.count < most
-		c.need(ok && span(0, x.base, regs), "access", i)
+		c.need(ok && span(0, x.base, regs) && span(0, x.cong, len(p.congs)), "access", i)
+	}
+	for i, x := range p.congs {
+		c.need(within(x.form, len(p.forms)) && within(x.r, regs) && x.m > 1 && x.m <= maxModulus, "congruence", i)
 	}
 	c.cands()
 }

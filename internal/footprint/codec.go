@@ -200,11 +200,12 @@ func (c *codec) program(p *program) {
 	list(c, &p.accs, func(x *pacc) {
 		integer(c, &x.kind)
 		c.flag(&x.hidden)
-		c.ints(&x.atom, &x.form, &x.pos, &x.order, &x.base)
+		c.ints(&x.atom, &x.form, &x.pos, &x.order, &x.base, &x.cong)
 		for _, n := range []*int64{&x.off, &x.bytes, &x.span, &x.step, &x.count} {
 			integer(c, n)
 		}
 	})
+	list(c, &p.congs, func(x *pcong) { c.ints(&x.form, &x.r); integer(c, &x.m); c.flag(&x.not) })
 }
 
 func (c *codec) path(p *path) {

@@ -43,6 +43,7 @@ type machine struct {
 
 	walk     walker
 	boxes    []boxes
+	search   search
 	launches uint32 // how many were evaluated
 }
 

@@ -7,20 +7,33 @@ type box struct {
 	width int64
 	n     int
 	dims  [maxTerms + 1]dim
+	// If m is not 0, only those places count at which the sum of c*i is congruent to want modulo m.
+	m, want int64
 }
 
-type dim struct{ stride, n int64 } // stride > 0
+// A dim is one of a box's dimensions; stride > 0.
+type dim struct{ stride, n, c int64 }
 
 // most is the farthest that one dimension may reach; the sum of all stays far below 2^63.
 const most = int64(1) << 56
 
 // add adds step * [lo, hi].
-func (b *box) add(step int64, r bounds) bool {
+func (b *box) add(step int64, r bounds) bool { return b.weigh(step, r, 0) }
+
+// weigh is add; what is in r counts c times in the congruence.
+func (b *box) weigh(step int64, r bounds, c int64) bool {
 	if !r.bounded() {
 		return false
 	}
 	if step < 0 {
-		step, r = -step, r.times(-1)
+		step, r, c = -step, r.times(-1), -c
+	}
+	if b.m != 0 {
+		c %= b.m
+		b.want = (b.want - c*(r.lo%b.m)) % b.m
+		if step == 0 && r.hi > r.lo && c != 0 {
+			b.m = 0 // depends on what is no place
+		}
 	}
 	at := satMul(step, r.lo)
 	if at <= -most || at >= most || satMul(step, r.hi-r.lo) >= most {
@@ -32,7 +45,7 @@ func (b *box) add(step int64, r bounds) bool {
 		for ; i > 0 && b.dims[i-1].stride < step; i-- {
 			b.dims[i] = b.dims[i-1]
 		}
-		b.dims[i] = dim{step, r.hi - r.lo}
+		b.dims[i] = dim{step, r.hi - r.lo, c}
 		b.n++
 	}
 	return true
@@ -43,6 +56,7 @@ func (b *box) add(step int64, r bounds) bool {
 func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 	b.base, b.width, b.n = 0, a.bytes, 0
 	terms := m.p.terms[x.t0:x.t1]
+	cong := m.congruence(a, terms, guards, b)
 	vars := m.snap[x.snap:][:len(terms)]
 	var done uint32
 	for i := x.d0; guards && i < x.d1; i++ {
@@ -56,12 +70,25 @@ func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 			continue
 		}
 		done |= mask
-		if !m.guarded(c, in, vars, k, b) {
+		for j := i + 1; j < x.d1; j++ { // the same terms from the other side
+			o := m.gsnap[x.gsnap+j-x.d0]
+			if o.empty() {
+				continue
+			}
+			switch l, also := m.multiple(terms, &m.plan.cands[j]); {
+			case also != mask:
+			case l == k:
+				in = in.meet(o)
+			case l == -k:
+				in = in.meet(o.times(-1))
+			}
+		}
+		if !m.guarded(c, in, vars, k, m.share(cong, terms, c, b), b) {
 			return false
 		}
 	}
 	for i, t := range terms {
-		if done&(1<<i) == 0 && !b.add(m.regs[t.coef], vars[i]) {
+		if done&(1<<i) == 0 && !b.weigh(m.regs[t.coef], vars[i], m.coefficient(cong, t.v)) {
 			return false
 		}
 	}
@@ -74,18 +101,81 @@ func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 	return true
 }
 
+// congruence begins with the congruence of an access; none if it does not hold for its terms.
+func (m *machine) congruence(a *pacc, terms []pterm, guards bool, b *box) []pterm {
+	b.m, b.want = 0, 0
+	if !guards || a.cong == 0 {
+		return nil
+	}
+	x := &m.p.congs[a.cong-1]
+	f := &m.p.forms[x.form]
+	r := m.regs[x.r]
+	if r < 0 || r >= x.m || x.not && x.m != 2 {
+		return nil
+	}
+	if x.not {
+		r = 1 - r
+	}
+	of := m.p.terms[f.t0:f.t1]
+	for _, t := range of {
+		found := false
+		for _, u := range terms {
+			found = found || u.v == t.v
+		}
+		if !found {
+			return nil
+		}
+	}
+	b.m, b.want = x.m, (r-m.regs[f.c]%x.m)%x.m
+	return of
+}
+
+// coefficient is that of a variable.
+func (m *machine) coefficient(terms []pterm, v int32) int64 {
+	for _, t := range terms {
+		if t.v == v {
+			return m.regs[t.coef]
+		}
+	}
+	return 0
+}
+
+// share is how often the terms of a guard are in a congruence; if they are not there together, it is given up.
+func (m *machine) share(cong []pterm, terms []pterm, c *cand, b *box) int64 {
+	if b.m == 0 {
+		return 0
+	}
+	f := &m.p.forms[m.p.guards[c.guard].form]
+	k := int64(0)
+	for i, t := range m.p.terms[f.t0:f.t1] {
+		g := m.regs[t.coef]
+		x := m.coefficient(cong, terms[m.p.lists[int(c.pos)+i]].v)
+		if i == 0 && g != 0 && g != -1 {
+			k = x / g % b.m
+		} else if i == 0 {
+			k = -x % b.m
+		}
+		if (x%b.m-k*(g%b.m))%b.m != 0 {
+			b.m = 0
+			return 0
+		}
+	}
+	return k
+}
+
 // guarded adds k times what candidate g bounds to in: steps of the greatest common divisor of its
 // coefficients. vars are those of the form.
-func (m *machine) guarded(g *cand, in bounds, vars []bounds, k int64, b *box) bool {
+// It counts c times in the congruence.
+func (m *machine) guarded(g *cand, in bounds, vars []bounds, k, c int64, b *box) bool {
 	f := &m.p.forms[m.p.guards[g.guard].form]
 	var step, start int64
 	for i, t := range m.p.terms[f.t0:f.t1] {
-		c, v := m.regs[t.coef], vars[m.p.lists[int(g.pos)+i]]
-		at := satMul(clamp(c), v.lo)
+		x, v := m.regs[t.coef], vars[m.p.lists[int(g.pos)+i]]
+		at := satMul(clamp(x), v.lo)
 		if at <= -most || at >= most {
 			return false
 		}
-		step = gcd(step, c)
+		step = gcd(step, x)
 		start += at
 	}
 	if step <= 0 || !in.bounded() {
@@ -101,7 +191,11 @@ func (m *machine) guarded(g *cand, in bounds, vars []bounds, k int64, b *box) bo
 		return false
 	}
 	b.base += at
-	return b.add(satMul(k, step), bounds{0, (in.hi - first) / step})
+	if b.m != 0 {
+		b.want = (b.want - c*(first%b.m)) % b.m
+		c *= step % b.m
+	}
+	return b.weigh(satMul(k, step), bounds{0, (in.hi - first) / step}, c)
 }
 
 // apart reports whether no byte is in both boxes, the second one moved by delta, as far as
@@ -179,4 +273,79 @@ func (b bounds) remains(d dim, g int64) bounds {
 		r -= g
 	}
 	return b.plus(bounds{0, d.n}.times(r))
+}
+
+// A search looks for two places, one in each of two boxes, whose bytes meet and which are as the congruences want: by
+// the difference in every dimension, the largest stride first.
+type search struct {
+	dims   [2*maxTerms + 2]struct{ stride, lo, hi, c, least, greatest int64 } // least, greatest: of the strides that follow
+	n      int
+	in     bounds // where the sum must be
+	m      int64
+	budget int
+}
+
+// maxTried bounds the differences that are tried for two boxes.
+const maxTried = 64
+
+// meet reports whether a byte may be in both boxes, the second one moved by delta. No is a proof: every difference was
+// looked at.
+func (s *search) meet(a, b *box, delta int64) bool {
+	low := a.base - b.base - delta
+	if low <= -far/2 || low >= far/2 {
+		return true
+	}
+	s.n, s.m, s.budget = 0, 1, maxTried
+	s.in = bounds{1 - a.width - low, b.width - 1 - low}
+	want := int64(0)
+	if a.m == b.m && a.m != 0 {
+		s.m, want = a.m, (a.want-b.want)%a.m
+	}
+	i, j := 0, 0
+	for i < a.n || j < b.n {
+		d := &s.dims[s.n]
+		s.n++
+		switch {
+		case j == b.n || i < a.n && a.dims[i].stride > b.dims[j].stride:
+			d.stride, d.lo, d.hi, d.c = a.dims[i].stride, 0, a.dims[i].n, a.dims[i].c
+			i++
+		case i == a.n || b.dims[j].stride > a.dims[i].stride || (a.dims[i].c-b.dims[j].c)%s.m != 0:
+			d.stride, d.lo, d.hi, d.c = b.dims[j].stride, -b.dims[j].n, 0, b.dims[j].c
+			j++
+		default:
+			d.stride, d.lo, d.hi, d.c = a.dims[i].stride, -b.dims[j].n, a.dims[i].n, a.dims[i].c
+			i++
+			j++
+		}
+	}
+	var least, greatest int64
+	for k := s.n - 1; k >= 0; k-- {
+		d := &s.dims[k]
+		d.least, d.greatest = least, greatest
+		least += d.stride * d.lo
+		greatest += d.stride * d.hi
+	}
+	return s.try(0, 0, want)
+}
+
+// try goes on with dimension k: the sum so far is at, and the rest of the congruence want.
+func (s *search) try(k int, at, want int64) bool {
+	if s.budget--; s.budget < 0 {
+		return true
+	}
+	if k == s.n {
+		return want%s.m == 0 && s.in.lo <= at && at <= s.in.hi
+	}
+	d := &s.dims[k]
+	lo := max(d.lo, ceilDiv(s.in.lo-at-d.greatest, d.stride))
+	hi := min(d.hi, floorDiv(s.in.hi-at-d.least, d.stride))
+	if hi-lo > maxTried {
+		return true
+	}
+	for x := lo; x <= hi; x++ {
+		if s.try(k+1, at+d.stride*x, (want-d.c%s.m*(x%s.m))%s.m) {
+			return true
+		}
+	}
+	return false
 }

@@ -24,6 +24,7 @@ type program struct {
 	ctxs   []pctx
 	steps  []pstep
 	accs   []pacc
+	congs  []pcong
 
 	plan *plan // made of the rest
 }
@@ -119,7 +120,15 @@ type pacc struct {
 	count  int64
 	pos    int32
 	order  int32
+	cong   int32 // 1 + a congruence that holds for its terms
 	base   int32 // 1 + the register of the pointer that the address is made from; 0 = not known
+}
+
+// A pcong says that a form is congruent to a register modulo m; or (not, of m = 2) that it is not.
+type pcong struct {
+	form, r int32
+	m       int64
+	not     bool
 }
 
 // A compiler turns symbolic values into a program.
@@ -462,6 +471,7 @@ func (c *compiler) compile(list []*access) {
 	where := map[*access]int{}
 	for _, a := range list {
 		where[a] = of(a)
+		a.cong = c.congruence(a)
 	}
 	c.entries(all)
 	by := make([][]*bundle, len(all))
@@ -492,12 +502,61 @@ func (c *compiler) compile(list []*access) {
 				c.atoms[b.atom] = atom
 			}
 			c.p.accs = append(c.p.accs, pacc{kind: b.kind, hidden: b.hidden, atom: atom, form: c.linearForm(b.f), off: b.off, bytes: b.bytes,
-				span: b.span, step: b.step, count: b.count, pos: int32(b.pos), order: int32(b.order), base: c.base(b.f.c)})
+				span: b.span, step: b.step, count: b.count, pos: int32(b.pos), order: int32(b.order), base: c.base(b.f.c), cong: b.cong})
 		}
 		x.a1 = int32(len(c.p.accs))
 		c.p.ctxs = append(c.p.ctxs, x)
 	}
 	c.candidates()
+}
+
+// maxModulus bounds the numbers modulo which congruences are kept.
+const maxModulus = 1 << 20
+
+// congruence finds, among the facts at an access, one that says what some of its terms are modulo a number: that
+// i%2 is 0. Such a fact holds as integers, for the form in the remainder, if the checks of its own form hold; they must be
+// checks of the access, too.
+func (c *compiler) congruence(a *access) int32 {
+	for _, x := range a.facts {
+		if c.uniform[x.e] {
+			continue
+		}
+		for _, g := range c.kernel.guards(x) {
+			if g.wrap != 0 || len(g.f.terms) != 1 || !g.not0 && g.in != (bounds{0, 0}) {
+				continue
+			}
+			v := c.vars[g.f.terms[0].v]
+			k, ok := c.constant(g.f.terms[0].coef)
+			if !ok || k != 1 && k != -1 || v.kind != vMod || v.imm < 2 || v.imm > maxModulus || g.not0 && v.imm != 2 {
+				continue
+			}
+			of := v.args[0]
+			if of.w != 0 || of.f.sym != 0 || len(of.f.checks) > 0 || !among(of.f, a.f) {
+				continue
+			}
+			if slices.ContainsFunc(g.f.checks, func(id int32) bool { return !slices.Contains(a.f.checks, id) }) {
+				continue
+			}
+			p := pcong{form: c.linearForm(of.f), r: c.register(c.binary(opMul, 64, g.f.c, c.num(-k))), m: v.imm, not: g.not0}
+			i := slices.Index(c.p.congs, p)
+			if i < 0 {
+				i = len(c.p.congs)
+				c.p.congs = append(c.p.congs, p)
+			}
+			return int32(i) + 1
+		}
+	}
+	return 0
+}
+
+// among reports whether f has all variables of g.
+func among(g, f *linear) bool {
+	for _, t := range g.terms {
+		if !slices.ContainsFunc(f.terms, func(u term) bool { return u.v == t.v }) {
+			return false
+		}
+	}
+	return len(g.terms) > 0
 }
 
 // entries adds a context for every loop whose counter is used behind the loop. An access there may be reached

@@ -170,6 +170,8 @@ func (g *generator) block(depth int) []stmt {
 			l.body = []stmt{{op: "ld", a: d, b: g.r.IntN(2)}}
 			s := stmt{op: "if", a: g.any(), b: l.b, rel: rels[g.r.IntN(len(rels))], body: []stmt{l}}
 			list = append(list, stmt{op: "add", d: d, a: s.a, isConst: true}, s, stmt{op: "ld", a: d, b: g.r.IntN(2)})
+		case depth == 0:
+			list = append(list, g.congruent()...)
 		default:
 			list = append(list, g.arith())
 		}
@@ -194,6 +196,27 @@ func (g *generator) block(depth int) []stmt {
 			g.known = g.known[:known]
 			list = append(list, s)
 		}
+	}
+	return list
+}
+
+// congruent makes accesses at places that differ modulo a number from each other.
+func (g *generator) congruent() []stmt {
+	x, y, z, d, bit := g.fresh(), g.fresh(), g.fresh(), g.fresh(), g.fresh()
+	m := []uint32{2, 2, 2, 4, 3}[g.r.IntN(5)]
+	list := []stmt{{op: "mul", d: x, a: regTidY, isConst: true, k: uint32(g.r.IntN(4))}, {op: "add", d: x, a: x, b: regTid}, // x + y
+		{op: "mul", d: z, a: regTidY, isConst: true, k: []uint32{0, 1, 3, 8, 9, 10}[g.r.IntN(6)]}, {op: "add", d: z, a: z, b: regTid},
+		{op: "remu", d: y, a: x, isConst: true, k: m}, {op: "and", d: bit, a: regN, isConst: true, k: 1}}
+	if m != 3 {
+		list[4] = stmt{op: "and", d: y, a: x, isConst: true, k: m - 1}
+	}
+	for range 1 + g.r.IntN(2) {
+		s := stmt{op: "if", a: y, b: bit, rel: rels[6+g.r.IntN(2)]}
+		s.body = []stmt{{op: "ld", a: z, b: g.r.IntN(2)}, {op: "add", d: d, a: z, isConst: true, k: uint32(g.r.IntN(5)) - 2}, {op: "st", a: d, b: g.r.IntN(2)}}
+		if g.r.IntN(2) == 0 { // bounds of several coordinates together
+			s = stmt{op: "if", a: z, b: regN, rel: "lt.s32", body: []stmt{s}}
+		}
+		list = append(list, s)
 	}
 	return list
 }
@@ -631,6 +654,55 @@ func TestRandomKernels(t *testing.T) {
 	t.Logf("%v, %d with all bounds, %d because contents are known", counts, bounded, gained)
 	if counts[Idempotent] < n/4 || counts[NotIdempotent] < n/16 || bounded < n || gained < n/50 {
 		t.Errorf("%v, %d with all bounds: the test has become weak", counts, bounded)
+	}
+}
+
+// TestCongruences judges kernels whose threads are told apart by what remains of their coordinates. Accesses that would
+// meet otherwise must be found apart in many of them.
+func TestCongruences(t *testing.T) {
+	apart := 0
+	var in Instance
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTidY, regN}}
+		list := g.congruent()
+		src := kernelText(list, g.regs)
+		m, err := ptx.Parse("random.ptx", []byte(src))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, src)
+		}
+		sums, err := Summarise(m)
+		if err != nil || len(sums) != 1 {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for range 4 {
+			l, x := randomLaunch(r, list, g.regs)
+			if x == nil {
+				continue
+			}
+			sums[0].Evaluate(l, &in)
+			if bad := disagrees(&in, x); bad != "" {
+				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, src)
+			}
+			if in.Verdict != Idempotent {
+				continue
+			}
+			for i := range sums[0].prog.congs { // no number is congruent to it: nothing is told apart
+				sums[0].prog.congs[i].m = -sums[0].prog.congs[i].m
+			}
+			var without Instance
+			sums[0].Evaluate(l, &without)
+			for i := range sums[0].prog.congs {
+				sums[0].prog.congs[i].m = -sums[0].prog.congs[i].m
+			}
+			if without.Verdict != Idempotent {
+				apart++
+			}
+		}
+	}
+	t.Logf("%d are idempotent because of congruences", apart)
+	if apart < 200 {
+		t.Errorf("only %d are idempotent because of congruences", apart)
 	}
 }
 

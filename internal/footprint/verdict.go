@@ -414,7 +414,10 @@ func (m *machine) separate(i, j int) bool {
 	}
 	a, b := m.boxesOf(i), m.boxesOf(j)
 	delta := b.base - a.base
-	return a.ok[0] && b.ok[0] && apart(&a.box[0], &b.box[0], delta) || a.ok[1] && b.ok[1] && apart(&a.box[1], &b.box[1], delta)
+	if a.ok[0] && b.ok[0] && apart(&a.box[0], &b.box[0], delta) || a.ok[1] && b.ok[1] && apart(&a.box[1], &b.box[1], delta) {
+		return true
+	}
+	return a.ok[0] && b.ok[0] && !m.search.meet(&a.box[0], &b.box[0], delta)
 }
 
 // boxes are the strided boxes of an access, relative to base: with guards, and without.
