@@ -83,7 +83,7 @@ func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 				in = in.meet(o.times(-1))
 			}
 		}
-		if !m.guarded(c, in, vars, k, m.share(cong, terms, c, b), b) {
+		if !m.guarded(c, in, vars, k, m.proportion(cong, terms, c, b), b) {
 			return false
 		}
 	}
@@ -140,8 +140,8 @@ func (m *machine) coefficient(terms []pterm, v int32) int64 {
 	return 0
 }
 
-// share is how often the terms of a guard are in a congruence; if they are not there together, it is given up.
-func (m *machine) share(cong []pterm, terms []pterm, c *cand, b *box) int64 {
+// proportion is how often the terms of a guard are in a congruence; if they are not there together, it is given up.
+func (m *machine) proportion(cong []pterm, terms []pterm, c *cand, b *box) int64 {
 	if b.m == 0 {
 		return 0
 	}
