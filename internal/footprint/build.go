@@ -275,7 +275,7 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 			a, b, c = b, c, a
 		}
 		w = k.widthOf(in.Defs[0])
-		return []exprID{k.make(opSelect, w, k.operand(c, 1), k.operand(a, w), k.operand(b, w))}
+		return []exprID{k.choice(w, k.operand(c, 1), k.operand(a, w), k.operand(b, w))}
 	case ir.Compare:
 		return k.compare(in)
 	case ir.Convert:
@@ -659,5 +659,5 @@ func (k *kernel) ifElse(b *ir.Block, list []exprID, w uint8) exprID {
 	if s0 == 1 {
 		list = []exprID{list[1], list[0]}
 	}
-	return k.make(opSelect, w, k.operand(end.Guard, 1), list[0], list[1])
+	return k.choice(w, k.operand(end.Guard, 1), list[0], list[1])
 }

@@ -119,6 +119,16 @@ $L_1:
 	setp.lt.s32 %p8, %r1, %r2;
 	add.s32 %r3, %r1, 1000;
 	selp.b32 %r9, %r1, %r3, %p8;`, 10, 0, 4044},
+	{"a quotient where it is not negative", `
+	add.s32 %r3, %r1, -100;
+	setp.gt.s32 %p1, %r3, 0;
+	shr.u32 %r4, %r3, 3;
+	selp.b32 %r9, %r4, 0, %p1;`, 0, 0, 4 * 36},
+	{"a quotient where it may be negative", `
+	add.s32 %r3, %r1, -100;
+	setp.gt.s32 %p1, %r3, -2;
+	shr.u32 %r4, %r3, 3;
+	selp.b32 %r9, %r4, 0, %p1;`, 0, 0, 4*0x1fffffff + 4},
 }
 
 func TestIdioms(t *testing.T) {

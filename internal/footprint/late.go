@@ -183,3 +183,74 @@ func (k *kernel) decided(e exprID, facts []fact, known []guard) int {
 	}
 	return -1
 }
+
+// choice makes cond ? a : b, each with what the condition says of what it is made of: in d > 0 ? d >> 7 : 0, which is
+// max(d, 1) >> 7 where it is chosen, nothing negative is shifted.
+func (k *kernel) choice(w uint8, cond, a, b exprID) exprID {
+	if !k.uniform[cond] && w > 1 {
+		a = k.where(a, k.conjuncts(cond, false, nil))
+		b = k.where(b, k.conjuncts(cond, true, nil))
+	}
+	return k.make(opSelect, w, cond, a, b)
+}
+
+// where is a value that is used only where some facts hold, with bounds put to what it shifts, divides or converts. Sums
+// stay sums.
+func (k *kernel) where(e exprID, facts []fact) exprID {
+	if k.uniform[e] || len(facts) > 4 {
+		return e
+	}
+	for _, f := range facts {
+		x := k.exprs[f.e]
+		var least, most xop
+		switch x.op {
+		case opLTS, opLES:
+			least, most = opMaxS, opMinS
+		case opLTU, opLEU:
+			least, most = opMaxU, opMinU
+		default:
+			continue
+		}
+		below, above, strict := x.a, x.b, x.op == opLTS || x.op == opLTU // below < above
+		if f.not {
+			below, above, strict = above, below, !strict
+		}
+		off := truth(strict) & 1
+		w := k.width(below)
+		switch {
+		case w == 1 || k.uniform[below] == k.uniform[above]:
+		case k.uniform[above]:
+			e = k.replaced(e, below, k.binary(most, w, below, k.binary(opAdd, w, above, k.number(w, -off))), false, 0)
+		default:
+			e = k.replaced(e, above, k.binary(least, w, above, k.binary(opAdd, w, below, k.number(w, off))), false, 0)
+		}
+	}
+	return e
+}
+
+// replaced is e with another value instead of one, inside of operations that are not linear.
+func (k *kernel) replaced(e, old, by exprID, inside bool, depth int) exprID {
+	x := k.exprs[e]
+	switch {
+	case e == old:
+		if inside {
+			return by
+		}
+		return e
+	case k.uniform[e] || x.op > opSelect || x.w == 1 || depth > 6 || x.op >= opMinU && x.op <= opMaxS:
+		return e
+	}
+	inside = inside || x.op == opShrU || x.op == opShrS || x.op == opDivU || x.op == opDivS || x.op == opRemU || x.op == opRemS || x.op == opZext || x.op == opSext
+	var arg [3]exprID
+	same := true
+	for i, a := range [...]exprID{x.a, x.b, x.c} {
+		if a != none {
+			arg[i] = k.replaced(a, old, by, inside, depth+1)
+			same = same && arg[i] == a
+		}
+	}
+	if same {
+		return e
+	}
+	return k.make(x.op, x.w, arg[0], arg[1], arg[2])
+}

@@ -182,6 +182,14 @@ func (g *generator) block(depth int) []stmt {
 		if g.r.IntN(2) == 0 {
 			s.isConst, s.k = true, uint32(g.r.IntN(20))
 		}
+		if g.r.IntN(2) == 0 { // one is made of what is compared
+			part := stmt{op: [...]string{"shru", "shrs", "divu", "rems", "sub"}[g.r.IntN(5)], d: g.fresh(), a: s.a, isConst: true, k: uint32(1 + g.r.IntN(6))}
+			list = append(list, part)
+			s.x = part.d
+			if g.r.IntN(2) == 0 {
+				s.x, s.y = s.y, s.x
+			}
+		}
 		s.d = g.fresh()
 		list = append(list, s)
 	case 1:
