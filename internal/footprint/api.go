@@ -88,7 +88,6 @@ type Instance struct {
 	Witness Witness // of NotIdempotent
 
 	unplaced bool // something is written, but not in Writes
-	hull     [1]Range
 
 	s *Summary
 	m machine

@@ -738,20 +738,39 @@ func (m *machine) accesses(x *pset) {
 	for i := x.k0; fast && i < x.k1; i++ {
 		fast = m.needed(&pl.needs[i])
 	}
-	for i := x.p0; i < x.p1; i++ {
-		a := &pl.places[i]
-		r := &m.results[a.acc]
-		*r = extent{state: boundless, region: a.sym}
-		if !a.none && (fast || !a.checked || m.sound(&m.p.forms[a.form])) {
-			m.place(m.regs[a.c]+a.off, m.spans[a.site], a.span, r)
-			if len(m.values) > 0 {
-				m.parts(&m.p.accs[a.acc], &m.p.forms[a.form], r)
+	plain := len(m.values) == 0
+	for i := x.s0; i < x.s1; i++ {
+		b := m.spans[i]
+		near := b.lo >= -most && b.hi <= most
+		s := &pl.sites[i]
+		for k := s.p0; k < s.p1; k++ {
+			a := &pl.places[k]
+			r := &m.results[a.acc]
+			if near && plain && a.sym == 0 && !a.none && (fast || !a.checked) { // as in place
+				base := uint64(m.regs[a.c] + a.off)
+				lo, hi := base+uint64(b.lo), base+uint64(b.hi+a.span)
+				if lo < hi && hi <= 1<<63 {
+					*r = extent{state: boxed, lo: lo, hi: hi}
+					continue
+				}
 			}
+			m.access(a, b, fast, r)
 		}
-		if r.state == boundless && m.launch.Contained && a.base != 0 {
-			if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
-				r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
-			}
+	}
+}
+
+// access finds the bytes of one access, whose terms have range b; sound says that all checks hold.
+func (m *machine) access(a *pplace, b bounds, sound bool, r *extent) {
+	*r = extent{state: boundless, region: a.sym}
+	if !a.none && (sound || !a.checked || m.sound(&m.p.forms[a.form])) {
+		m.place(m.regs[a.c]+a.off, b, a.span, r)
+		if len(m.values) > 0 {
+			m.parts(&m.p.accs[a.acc], &m.p.forms[a.form], r)
+		}
+	}
+	if r.state == boundless && m.launch.Contained && a.base != 0 {
+		if x, ok := allocation(m.launch.Allocs, uint64(m.regs[a.base-1])); ok {
+			r.state, r.lo, r.hi, r.whole = boxed, x.Lo, x.Hi, true
 		}
 	}
 }

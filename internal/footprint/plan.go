@@ -30,7 +30,8 @@ type plan struct {
 	snaps    int
 	gsnaps   int
 	cands    []cand
-	order    []int32 // the accesses, those of one pointer together
+	readers  []int32 // accesses that read, those of one pointer together
+	writers  []int32 // accesses that write, in the same way
 	reads    []int32 // accesses that may see what was there before, in their order
 	writes   []int32 // accesses that change something, in their order
 	fixed    []int32 // of operations of the path: the register that holds the same; -1: none
@@ -82,6 +83,7 @@ type psite struct {
 	d0, d1 int32 // candidates of the plan, for guards of the context
 	snap   int32 // where the bounds of the terms' variables are kept
 	gsnap  int32 // where the bounds of the candidates are kept
+	p0, p1 int32 // places
 }
 
 // A pneed is checks with the same terms: the site's range, moved by register c (-1: not at all), lies within in.
@@ -433,6 +435,13 @@ func (b *planner) set(ctx int32) {
 	}
 	s.s1, s.k1, s.p1 = int32(len(b.sites)), int32(len(b.needs)), int32(len(b.places))
 	slices.SortStableFunc(b.places[s.p0:], func(x, y pplace) int { return cmp.Compare(x.site, y.site) })
+	for i := s.p0; i < s.p1; i++ {
+		at := &b.sites[b.places[i].site]
+		if at.p1 == 0 {
+			at.p0 = i
+		}
+		at.p1 = i + 1
+	}
 	b.code = append(b.code, pcode{do: doAccesses, index: int32(len(b.sets)), end: int32(len(b.code)) + 1})
 	b.sets = append(b.sets, s)
 }
@@ -495,7 +504,12 @@ func (b *planner) need(x *pctx, s *pset, check int32) {
 func (b *planner) accesses() {
 	accs := b.p.accs
 	for i := range accs {
-		b.order = append(b.order, int32(i))
+		if accs[i].kind != isWrite || accs[i].atom != 0 { // an exchange reads, but nobody sees what
+			b.readers = append(b.readers, int32(i))
+		}
+		if accs[i].kind != isRead {
+			b.writers = append(b.writers, int32(i))
+		}
 		if !accs[i].hidden && accs[i].kind != isWrite {
 			b.reads = append(b.reads, int32(i))
 		}
@@ -510,10 +524,12 @@ func (b *planner) accesses() {
 		}
 		return b.p.ops[a.base-1].imm
 	}
-	slices.SortStableFunc(b.order, func(x, y int32) int {
-		p, q := &accs[x], &accs[y]
-		return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
-	})
+	for _, list := range [...][]int32{b.readers, b.writers} {
+		slices.SortStableFunc(list, func(x, y int32) int {
+			p, q := &accs[x], &accs[y]
+			return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
+		})
+	}
 }
 
 // same finds the operations of a path that are registers.

@@ -80,36 +80,35 @@ func (in *Instance) unknown(c Cause, at int) {
 func (in *Instance) ranges(s *Summary, l *Launch) {
 	m := &in.m
 	reads, writes := s.guessReads, s.guessWrites
-	for _, i := range m.plan.order {
-		a, r := &m.p.accs[i], &m.results[i]
-		switch {
-		case r.state == never:
-		case r.state == boundless || r.region != 0:
-			in.unplaced = in.unplaced || a.kind != isRead
-			reads = reads || a.kind != isWrite
-			writes = writes || a.kind != isRead
-		default:
-			read := a.kind != isWrite || a.atom != 0 // an exchange reads, but nobody sees what
-			if r.p0 < r.p1 {
-				part := m.pieces[r.p0:r.p1]
-				if read {
-					in.Reads = append(in.Reads, part...)
-				}
-				if a.kind != isRead {
-					in.Writes = append(in.Writes, part...)
-				}
-				continue
-			}
-			if read {
-				in.Reads = extend(in.Reads, r.lo, r.hi)
-			}
-			if a.kind != isRead {
-				in.Writes = extend(in.Writes, r.lo, r.hi)
-			}
+	list := in.Reads
+	for _, i := range m.plan.readers {
+		r := &m.results[i]
+		if r.state == boxed && r.region == 0 {
+			list = m.spread(list, r)
+		} else if r.state != never {
+			reads = reads || m.p.accs[i].kind != isWrite
 		}
 	}
+	in.Reads, list = list, in.Writes
+	for _, i := range m.plan.writers {
+		r := &m.results[i]
+		if r.state == boxed && r.region == 0 {
+			list = m.spread(list, r)
+		} else if r.state != never {
+			in.unplaced, writes = true, true
+		}
+	}
+	in.Writes = list
 	in.guess(s, l, reads, writes)
 	in.finish()
+}
+
+// spread adds the bytes of an extent to a list.
+func (m *machine) spread(list []Range, r *extent) []Range {
+	if r.p0 < r.p1 {
+		return append(list, m.pieces[r.p0:r.p1]...)
+	}
+	return extend(list, r.lo, r.hi)
 }
 
 // extend adds a range to a list; what touches the last one makes that larger.
@@ -414,7 +413,11 @@ func (m *machine) separate(i, j int) bool {
 	}
 	a, b := m.boxesOf(i), m.boxesOf(j)
 	delta := b.base - a.base
-	if a.ok[0] && b.ok[0] && apart(&a.box[0], &b.box[0], delta) || a.ok[1] && b.ok[1] && apart(&a.box[1], &b.box[1], delta) {
+	if a.ok[0] && b.ok[0] && apart(&a.box[0], &b.box[0], delta) {
+		return true
+	}
+	x, y := a.free(), b.free()
+	if x+y > 0 && a.ok[x] && b.ok[y] && apart(&a.box[x], &b.box[y], delta) {
 		return true
 	}
 	return a.ok[0] && b.ok[0] && !m.search.meet(&a.box[0], &b.box[0], delta)
@@ -426,6 +429,15 @@ type boxes struct {
 	base int64
 	box  [2]box
 	ok   [2]bool
+	both bool // they differ
+}
+
+// free is the index of the box without guards.
+func (x *boxes) free() int {
+	if x.both {
+		return 1
+	}
+	return 0
 }
 
 func (m *machine) boxesOf(i int) *boxes {
@@ -440,8 +452,14 @@ func (m *machine) boxesOf(i int) *boxes {
 	if f.sym > 0 && m.launch.Globals != nil {
 		x.base += int64(m.launch.Globals[f.sym-1].Lo)
 	}
-	for v := range x.box {
-		x.ok[v] = m.box(a, &m.plan.sites[m.plan.siteOf[i]], v == 0, &x.box[v])
+	site := &m.plan.sites[m.plan.siteOf[i]]
+	x.both = false
+	for _, g := range m.gsnap[site.gsnap:][:site.d1-site.d0] {
+		x.both = x.both || !g.empty()
+	}
+	x.ok[0] = m.box(a, site, true, &x.box[0])
+	if x.both {
+		x.ok[1] = m.box(a, site, false, &x.box[1])
 	}
 	return x
 }
