@@ -304,6 +304,59 @@ func (k *kernel) notNegative(x ir.Operand) bool {
 	return false
 }
 
+// dividerRemainder is the form of x - q*d, where q is x divided by a divider that comes with the parameters: a divisor d, a
+// multiplier m and a shift s with q = (mulhi(x, m) + x) >> s. It is x % d in launches whose divider is one; else what it
+// was, f.
+//
+// Let n = 2^32 + m and e = n*d - 2^(32+s). If 0 <= e <= 2^s, then for all x below 2^31, x*n / 2^(32+s) = x/d + x*e / (d * 2^(32+s)),
+// and what is added is less than 1/d: the quotients are the same. mulhi(x, m) is below x, so that the sum does not overflow. For d below
+// 2^31 and s below 32, n*d is below 2^64, and e modulo 2^64 is between 0 and 2^s only if e is.
+func (g *graph) dividerRemainder(id exprID, sub expr, f *linear) *linear {
+	x, p := sub.a, g.exprs[sub.b]
+	if sub.w != 32 || p.op != opMul || g.uniform[x] {
+		return nil
+	}
+	q, d := p.a, p.b
+	if g.uniform[q] {
+		q, d = d, q
+	}
+	shift := g.exprs[q]
+	if !g.uniform[d] || shift.op != opShrU || !g.uniform[shift.b] {
+		return nil
+	}
+	total := g.exprs[shift.a]
+	if total.op != opAdd {
+		return nil
+	}
+	high := g.exprs[total.a]
+	if total.a == x {
+		high = g.exprs[total.b]
+	} else if total.b != x {
+		return nil
+	}
+	if high.op != opMulHiU {
+		return nil
+	}
+	m := high.a
+	if m == x {
+		m = high.b
+	} else if high.b != x {
+		return nil
+	}
+	if !g.uniform[m] {
+		return nil
+	}
+	s := g.unary(opZext, 64, shift.b)
+	n := g.binary(opAdd, 64, g.unary(opZext, 64, m), g.num(1<<32))
+	e := g.binary(opSub, 64, g.binary(opMul, 64, n, g.unary(opZext, 64, d)), g.binary(opShl, 64, g.num(1), g.binary(opAdd, 64, s, g.num(32))))
+	is := g.binary(opLEU, 1, e, g.binary(opShl, 64, g.num(1), s))
+	is = g.binary(opAnd, 1, is, g.binary(opLTU, 1, d, g.number(32, -1<<31)))
+	is = g.binary(opAnd, 1, is, g.binary(opLTU, 1, s, g.num(32)))
+	fx := g.read(g.linear[x], 31, false)
+	r := g.withChecks(g.atom(variable{kind: vRemU, w: 32, args: []argument{{f: fx, w: 32}, {f: g.uniformForm(g.unary(opZext, 64, d)), w: 32}}}), fx)
+	return g.atom(variable{kind: vOne, w: 32, from: id, args: []argument{{f: r, conds: []fact{{is, false}}}, {f: f, conds: []fact{{is, true}}}}})
+}
+
 // compareAnd is setp with a second predicate: setp.lt.and.s32.
 func (k *kernel) compareAnd(in *ir.Inst, part []string) []exprID {
 	rels := map[string]ir.Rel{"eq": ir.EQ, "ne": ir.NE, "lt": ir.LT, "le": ir.LE, "gt": ir.GT, "ge": ir.GE, "lo": ir.LT, "ls": ir.LE, "hi": ir.GT, "hs": ir.GE}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"holdfast/ptx"
 )
 
 func TestOpaque(t *testing.T) {
@@ -94,6 +96,89 @@ func TestDivisorOf(t *testing.T) {
 	}
 	if found < 1000 {
 		t.Errorf("only %d divisors found", found)
+	}
+}
+
+const dividerKernel = `.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry divider(.param .u64 a, .param .u32 from, .param .u32 d, .param .u32 m, .param .u32 s)
+{
+	.reg .b32 %r<12>;
+	.reg .b64 %rd<5>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u32 %r1, [from];
+	ld.param.u32 %r2, [d];
+	ld.param.u32 %r3, [m];
+	ld.param.u32 %r4, [s];
+	mov.u32 %r5, %tid.x;
+	add.s32 %r5, %r5, %r1;
+	mul.hi.u32 %r6, %r5, %r3;
+	add.s32 %r7, %r6, %r5;
+	shr.u32 %r8, %r7, %r4;
+	mul.lo.s32 %r9, %r8, %r2;
+	sub.s32 %r10, %r5, %r9;
+	mul.wide.u32 %rd2, %r10, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	ld.global.u32 %r11, [%rd3];
+	ret;
+}
+`
+
+// A divider that comes with the parameters is believed only if it is one.
+func TestDividers(t *testing.T) {
+	m, err := ptx.Parse("divider.ptx", []byte(dividerKernel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := Summarise(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(11, 12))
+	exact, wrong := 0, 0
+	var in Instance
+	for i := range 6000 {
+		d := uint32(1 + r.Int64N(1<<(1+r.IntN(31))))
+		s := uint32(0)
+		for s < 31 && uint64(1)<<s < uint64(d) {
+			s++
+		}
+		k := uint32((uint64(1)<<32*(uint64(1)<<s-uint64(d)))/uint64(d) + 1)
+		right := d < 1<<31
+		switch i % 4 {
+		case 1: // too large, or too small
+			k += uint32(r.Int32N(9)) - 4
+			right = false
+		case 2:
+			d, s, k = r.Uint32N(1<<r.IntN(31)+1), r.Uint32N(36), r.Uint32()
+			right = false
+		}
+		from := r.Uint32() >> r.IntN(32)
+		l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Params: appendUint(nil, 1<<40, 8)}
+		for _, x := range [...]uint32{from, d, k, s} {
+			l.Params = appendUint(l.Params, uint64(x), 4)
+		}
+		sums[0].Evaluate(l, &in)
+		for tid := range uint32(64) {
+			x := from + tid
+			q := (uint32(uint64(x)*uint64(k)>>32) + x) >> s
+			at := 1<<40 + 4*uint64(x-q*d)
+			if !in.ReadsUnknown && !inside(in.Reads, at) {
+				t.Fatalf("d %d, m %d, s %d, x %d: reads %#x, foreseen %x", d, k, s, x, at, in.Reads)
+			}
+			if x < 1<<31 && d > 0 && q != x/d {
+				wrong++
+			}
+		}
+		if right && from < 1<<31-64 {
+			if exact++; in.ReadsUnknown || in.Reads[0].Hi > 1<<40+4*uint64(d) {
+				t.Fatalf("d %d, m %d, s %d, from %d: reads %x", d, k, s, from, in.Reads)
+			}
+		}
+	}
+	if exact < 1000 || wrong < 1000 {
+		t.Errorf("%d dividers were right, %d quotients wrong", exact, wrong)
 	}
 }
 

@@ -386,7 +386,11 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 			return f
 		}
 	case opSub:
-		if f, ok := g.add(fa, fb, g.num(-1)); ok {
+		f, ok := g.add(fa, fb, g.num(-1))
+		if ok {
+			if r := g.dividerRemainder(e, x, f); r != nil {
+				return r
+			}
 			return f
 		}
 	case opNot:
@@ -447,7 +451,13 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		if f := g.halfDivision(expr{op: opShrU, w: x.w, a: e, b: g.number(32, 0)}); f != nil {
 			return f
 		}
-		return g.atom(variable{kind: vMulHiU + vkind(x.op-opMulHiU), w: x.w, args: []argument{g.arg(x.a, x.op == opMulHiS), g.arg(x.b, x.op == opMulHiS)}})
+		args := []argument{g.arg(x.a, x.op == opMulHiS), g.arg(x.b, x.op == opMulHiS)}
+		for i, y := range [...]exprID{x.a, x.b} {
+			if x.op == opMulHiU && g.uniform[y] && x.w == 32 { // most often above 2^31
+				args[i].f = g.uniformForm(g.unary(opZext, 64, y))
+			}
+		}
+		return g.atom(variable{kind: vMulHiU + vkind(x.op-opMulHiU), w: x.w, args: args})
 	case opMinU, opMinS, opMaxU, opMaxS:
 		signed := x.op == opMinS || x.op == opMaxS
 		args := []argument{g.arg(x.a, signed), g.arg(x.b, signed)}
