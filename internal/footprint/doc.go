@@ -21,6 +21,7 @@
 //	hidden.go    reads that see only what their own thread has written
 //	table.go     values that are loaded, from memory whose contents may be known
 //	program.go   the summary: flat programs that a launch evaluates
+//	plan.go      the order in which a launch evaluates a program
 //	eval.go      a launch: numbers for coefficients, ranges for variables
 //	known.go     contents of memory, and what they say of a launch
 //	overlap.go   whether two strided boxes can meet

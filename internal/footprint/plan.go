@@ -129,7 +129,10 @@ type routeStep struct {
 }
 
 // prepare makes the plan. A witness is looked for on the path.
-func (p *program) prepare(way *path) {
+func (p *program) prepare(way *path) { p.arrange(way, true) }
+
+// arrange makes a plan in which contexts share what they have in common, or none does.
+func (p *program) arrange(way *path, sharing bool) {
 	b := &planner{plan: &plan{siteOf: make([]int32, len(p.accs))}, p: p}
 	p.plan = b.plan
 	b.registers()
@@ -143,7 +146,7 @@ func (p *program) prepare(way *path) {
 	var list []*route
 	for i, x := range p.ctxs {
 		r := b.route(int32(i))
-		if x.rounds == 0 && x.home == 0 {
+		if x.rounds == 0 && x.home == 0 && sharing {
 			list = append(list, r)
 			continue
 		}
