@@ -129,6 +129,38 @@ $L_1:
 	setp.gt.s32 %p1, %r3, -2;
 	shr.u32 %r4, %r3, 3;
 	selp.b32 %r9, %r4, 0, %p1;`, 0, 0, 4*0x1fffffff + 4},
+	{"a row rolled by three", `
+	rem.u32 %r3, %r1, 48;
+	setp.lt.u32 %p1, %r3, 3;
+	selp.b32 %r4, 45, -3, %p1;
+	add.s32 %r9, %r4, %r1;`, 0, 0, 4 * 384},
+	{"a row rolled by three, one of which stays", `
+	rem.u32 %r3, %r1, 48;
+	setp.lt.u32 %p1, %r3, 2;
+	selp.b32 %r4, 45, -3, %p1;
+	add.s32 %r9, %r4, %r1;`, 0, -4, 4 * 383},
+	{"multiples of four but the first", `
+	shl.b32 %r5, %r1, 2;
+	rem.u32 %r3, %r5, 48;
+	add.s32 %r4, %r3, -3;
+	setp.eq.s32 %p1, %r3, 0;
+	selp.b32 %r9, 45, %r4, %p1;`, 0, 4, 4 * 46},
+	{"multiples of four but the second", `
+	shl.b32 %r5, %r1, 2;
+	rem.u32 %r3, %r5, 48;
+	add.s32 %r4, %r3, -3;
+	setp.eq.s32 %p1, %r3, 4;
+	selp.b32 %r9, 45, %r4, %p1;`, 0, -12, 4 * 46},
+	{"bits between those of a negative number", `
+	and.b32 %r3, %r1, 31;
+	shl.b32 %r4, %r3, 3;
+	or.b32 %r5, %r4, -255;
+	add.s32 %r9, %r5, 255;`, 0, 0, 4 * 249},
+	{"bits of a negative number", `
+	and.b32 %r3, %r1, 31;
+	shl.b32 %r4, %r3, 3;
+	or.b32 %r5, %r4, -247;
+	add.s32 %r9, %r5, 255;`, 0, 0, 0},
 }
 
 func TestIdioms(t *testing.T) {

@@ -138,7 +138,87 @@ func (g *graph) add(a, b *linear, k exprID) (*linear, bool) {
 		}
 		f = r
 	}
+	for range f.terms {
+		r := g.wrapped(f)
+		if r == nil {
+			break
+		}
+		f = r
+	}
 	return f, true
+}
+
+// wrapped sees k*D + b*[D <= n], as in i + (i < 0 ? n : 0), where b is more than a step of k. That is
+// k*min(D, n) + b or k*max(D, n+1), whichever is chosen: each has its own bounds.
+func (g *graph) wrapped(f *linear) *linear {
+	for _, t := range f.terms {
+		v := g.vars[t.v]
+		if v.kind != vTest || v.args[0].w != 0 || v.args[0].f.sym != 0 {
+			continue
+		}
+		d := v.args[0].f
+		h := f
+		k := g.ratio(h, d)
+		if k == none {
+			if h = g.unfolded(f, d); h == nil {
+				continue
+			}
+			k = g.ratio(h, d)
+		}
+		kn, ok := g.constant(k)
+		if k == none || !ok || kn <= -most || kn >= most {
+			continue
+		}
+		if bn, ok := g.constant(t.coef); ok && max(bn, -bn) < 2*max(kn, -kn) {
+			continue
+		}
+		low, ok1 := g.scaled(g.atom(variable{kind: vMinS, w: 64, args: []argument{{f: d}, {f: g.uniformForm(g.num(v.imm))}}}), k)
+		high, ok2 := g.scaled(g.atom(variable{kind: vMaxS, w: 64, args: []argument{{f: d}, {f: g.uniformForm(g.num(v.imm + 1))}}}), k)
+		if !ok1 || !ok2 {
+			continue
+		}
+		low = g.moved(low, g.binary(opAdd, 64, low.c, t.coef))
+		one := g.atom(variable{kind: vOne, w: 64, args: []argument{{f: low}, {f: high}}})
+		r, ok := g.sum(h, d, g.binary(opMul, 64, k, g.num(-1)))
+		if !ok {
+			continue
+		}
+		if r, ok = g.sum(r, g.varForm(t.v), g.binary(opMul, 64, t.coef, g.num(-1))); !ok {
+			continue
+		}
+		if r, ok = g.sum(r, one, g.num(1)); ok {
+			return r
+		}
+	}
+	return nil
+}
+
+// unfolded is f with k*m*(B/m) + k*(B%m) instead of k*B, if d is of B%m.
+func (g *graph) unfolded(f, d *linear) *linear {
+	if len(d.terms) != 1 {
+		return nil
+	}
+	v := g.vars[d.terms[0].v]
+	if v.kind != vMod || v.args[0].w != 0 || v.args[0].f.sym != 0 || len(v.args[0].f.terms) == 0 {
+		return nil
+	}
+	b := v.args[0].f
+	k := g.ratio(f, b)
+	if k == none {
+		return nil
+	}
+	r, ok := g.sum(f, b, g.binary(opMul, 64, k, g.num(-1)))
+	if !ok {
+		return nil
+	}
+	if r, ok = g.sum(r, g.varForm(d.terms[0].v), k); !ok {
+		return nil
+	}
+	q := g.atom(variable{kind: vFloor, w: 64, imm: v.imm, args: v.args})
+	if r, ok = g.sum(r, q, g.binary(opMul, 64, k, g.num(v.imm))); !ok {
+		return nil
+	}
+	return r
 }
 
 // remainders replaces m*(B/m), where B is in f as well, by B - B%m.
@@ -441,7 +521,11 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		if f := g.orConstant(x, fa); f != nil {
 			return f
 		}
-		if g.ones(fa)&g.ones(fb) == 0 && fa.sym == 0 && fb.sym == 0 {
+		ones := g.ones(fb)
+		if k, ok := g.constant(x.b); ok {
+			ones = unsigned(x.w, k) // of the bits, whatever the sign
+		}
+		if g.ones(fa)&ones == 0 && fa.sym == 0 && fb.sym == 0 {
 			if f, ok := g.add(fa, fb, one); ok {
 				return f
 			}
@@ -774,30 +858,45 @@ func (g *graph) ones(f *linear) uint64 {
 		return 0
 	}
 	all = all >> zeros << zeros
-	// Where no two terms have a bit in common, nothing is carried.
-	c, ok := g.constant(f.c)
-	if !ok || c < 0 {
-		return all
+	// What lies wholly above the largest sum of the rest carries nothing into it, nor gets anything from it.
+	type part struct {
+		zeros int
+		most  int64
 	}
-	have := uint64(c)
+	parts := []part{{g.trailing(f.c), far}}
+	if c, ok := g.constant(f.c); ok && c >= 0 && c < far {
+		parts[0].most = c
+	}
 	for _, t := range f.terms {
-		k, ok := g.constant(t.coef)
-		vb := g.vars[t.v].bounds
-		if !ok || k < 0 || vb.lo < 0 || vb.hi >= far {
-			return all
+		p := part{g.trailing(t.coef), far}
+		if r := g.vars[t.v].bounds.product(g.bounds[t.coef]); r.lo >= 0 {
+			p.most = r.hi
 		}
-		top := satMul(k, smear(vb.hi))
-		if top >= far {
-			return all
-		}
-		z := bits.TrailingZeros64(uint64(k))
-		bit := uint64(smear(top)) >> z << z
-		if have&bit != 0 {
-			return all
-		}
-		have |= bit
+		parts = append(parts, p)
 	}
+	slices.SortStableFunc(parts, func(a, b part) int { return a.zeros - b.zeros })
+	have, low, sum := uint64(0), parts[0].zeros, int64(0)
+	for i, p := range parts {
+		if i > 0 && (p.zeros >= 63 || sum < int64(1)<<p.zeros) {
+			have |= multiplesUpTo(low, sum)
+			low, sum = p.zeros, 0
+		}
+		sum = min(sum+p.most, far)
+	}
+	have |= multiplesUpTo(low, sum)
 	return all & have
+}
+
+// multiplesUpTo is the bits of numbers up to most that are multiples of 2^low.
+func multiplesUpTo(low int, most int64) uint64 {
+	all := ^uint64(0)
+	if most < far {
+		all = uint64(smear(most))
+	}
+	if low >= 64 {
+		return 0
+	}
+	return all >> low << low
 }
 
 // trailing is how many low bits of a uniform value are surely 0.
@@ -828,11 +927,11 @@ func (g *graph) choose(e exprID, x expr, fb, fc *linear) *linear {
 		// b = c + d: c + d * flag
 		flag := g.test(x.a)
 		base := g.withChecks(fc, fb)
-		if f, ok := g.sum(base, flag, d.c); ok {
+		if f, ok := g.add(base, flag, d.c); ok {
 			return f
 		}
 	}
-	v := variable{kind: vOne, w: x.w, from: e, args: []argument{{f: fb}, {f: fc}}}
+	v := variable{kind: vOne, w: x.w, from: e, args: []argument{{f: g.unless(fb, x.a, false)}, {f: g.unless(fc, x.a, true)}}}
 	if g.uniform[x.a] {
 		v.args[0].conds = []fact{{x.a, false}}
 		v.args[1].conds = []fact{{x.a, true}}
@@ -877,6 +976,43 @@ func (g *graph) oneOf(v variable) *linear {
 		return f
 	}
 	return g.atom(v)
+}
+
+// unless is f, which is used only where a == b is not what yes says: if a - b = k*V + c is not 0 and V would have its
+// least number there, V is at least one more.
+func (g *graph) unless(f *linear, cond exprID, yes bool) *linear {
+	for g.exprs[cond].op == opNot {
+		cond, yes = g.exprs[cond].a, !yes
+	}
+	x := g.exprs[cond]
+	if x.op != opEQ || !yes || g.uniform[cond] {
+		return f
+	}
+	d, ok := g.difference(x.a, x.b, true)
+	if !ok || len(d.terms) != 1 || len(union(d.checks, f.checks)) != len(f.checks) {
+		return f
+	}
+	v := d.terms[0].v
+	c, ok1 := g.constant(d.c)
+	k, ok2 := g.constant(d.terms[0].coef)
+	least := g.vars[v].bounds.lo
+	if !ok1 || !ok2 || least <= -most || c <= -most || c >= most || satMul(k, least) != -c {
+		return f
+	}
+	for _, t := range f.terms {
+		if t.v != v {
+			continue
+		}
+		more := g.atom(variable{kind: vMaxS, w: 64, args: []argument{{f: g.varForm(v)}, {f: g.uniformForm(g.num(least + 1))}}})
+		r, ok := g.sum(f, g.varForm(v), g.binary(opMul, 64, t.coef, g.num(-1)))
+		if !ok {
+			return f
+		}
+		if r, ok = g.sum(r, more, t.coef); ok {
+			return r
+		}
+	}
+	return f
 }
 
 // test is the form of a predicate, as 0 or 1.

@@ -87,7 +87,13 @@ func (g *generator) idiom() []stmt {
 	x := g.any()
 	step := func(op string, a int, k uint32) stmt { return stmt{op: op, d: g.fresh(), a: a, isConst: true, k: k} }
 	m := uint32(2 + g.r.IntN(11))
-	switch g.r.IntN(3) {
+	switch g.r.IntN(4) {
+	case 2: // a row rolled
+		rem := step("remu", x, m)
+		test := stmt{op: "set", d: g.fresh(), a: rem.d, isConst: true, k: uint32(g.r.IntN(8)), rel: rels[g.r.IntN(len(rels))]}
+		times := step("mul", test.d, m)
+		sum := stmt{op: "add", d: g.fresh(), a: [...]int{x, rem.d}[g.r.IntN(2)], b: times.d}
+		return []stmt{rem, test, times, sum, step("add", sum.d, -uint32(g.r.IntN(5)))}
 	case 1: // bits of what may be negative
 		k := uint32(1 + g.r.IntN(6))
 		less := step("add", x, -uint32(g.r.IntN(20)))
@@ -280,6 +286,9 @@ func (t *text) stmt(s *stmt) {
 			t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.a, s.b)
 			t.line("@%%p1 ld.global.s32 %%r%d, [%%rd4]", s.d)
 		}
+	case "set":
+		t.line("setp.%s %%p1, %%r%d, %s", s.rel, s.a, b)
+		t.line("selp.b32 %%r%d, 1, 0, %%p1", s.d)
 	case "pick":
 		t.line("setp.%s %%p1, %%r%d, %s", s.rel, s.a, b)
 		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", s.d, s.x, s.y)
@@ -564,6 +573,11 @@ func calculate(s *stmt, a, b uint32) uint32 {
 		return b
 	}
 	switch s.op {
+	case "set":
+		if holds(s.rel, a, b) {
+			return 1
+		}
+		return 0
 	case "add":
 		return a + b
 	case "sub":
