@@ -42,6 +42,7 @@ type access struct {
 func (k *kernel) collect() []*access {
 	var list []*access
 	order := 0
+	k.windows()
 	k.used = make([]bool, len(k.f.Vals))
 	for _, b := range k.f.Blocks {
 		for _, in := range b.Insts {
@@ -143,6 +144,8 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 		default:
 			return nil // a variable in shared, local or parameter memory
 		}
+	} else if m.Space == ir.Generic && k.inWindow(m.Base) {
+		return nil
 	}
 	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: own, block: b, pos: in.Pos, async: bulk}
 	switch {

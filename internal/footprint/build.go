@@ -10,16 +10,17 @@ import (
 // A kernel is one function on its way to a summary.
 type kernel struct {
 	*graph
-	f      *ir.Func
-	params map[string]int // offsets in the parameter buffer
-	vals   []exprID       // of the SSA values; none: not yet
-	symOf  map[string]int64
-	loopOf map[*ir.Loop]int64
-	done   []bool // blocks whose values are known
-	facts  [][]fact
-	used   []bool            // values that something reads
-	steps  map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
-	late   map[ir.ValID][]exprID
+	f       *ir.Func
+	params  map[string]int // offsets in the parameter buffer
+	vals    []exprID       // of the SSA values; none: not yet
+	symOf   map[string]int64
+	loopOf  map[*ir.Loop]int64
+	done    []bool // blocks whose values are known
+	facts   [][]fact
+	used    []bool            // values that something reads
+	makings []making          // of the SSA values
+	steps   map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
+	late    map[ir.ValID][]exprID
 }
 
 // A step is how a value changes from one iteration to the next: by a uniform amount, or (none) by

@@ -17,6 +17,7 @@
 //	linear.go    symbolic values as sums of variables with coefficients
 //	variable.go  the variables, and their bounds
 //	guard.go     what is known where an access stands
+//	provenance.go  addresses of shared and local memory, whatever way they come
 //	access.go    the accesses, merged where they differ by a constant
 //	hidden.go    reads that see only what their own thread has written
 //	table.go     values that are loaded, from memory whose contents may be known
