@@ -35,7 +35,7 @@ type access struct {
 	cong   int32 // 1 + the congruence of the program that holds for f
 	hidden bool  // of a read: its own thread has surely written these bytes before
 	async  bool  // done some time after the instruction
-	upTo   bool  // of a read: it may be of fewer bytes, or none
+	upTo   bool  // it may be of fewer bytes, or none
 }
 
 // collect lists the accesses of a kernel.
@@ -59,7 +59,7 @@ func (k *kernel) collect() []*access {
 			for i := range in.Mem {
 				if a := k.access(b, in, &in.Mem[i], k.facts[b.Index]); a != nil {
 					a.order = order
-					list = append(list, a)
+					list = append(list, k.rows(a, in)...)
 				}
 			}
 		}
@@ -221,6 +221,56 @@ func bulkCopy(in *ir.Inst, m *ir.Access) (*ir.Access, bool) {
 		c.Bytes = int(in.Args[0].Bits)
 	}
 	return &c, true
+}
+
+// rows are the accesses of a warp that loads or stores a matrix: one for each row, or column, that lies in one piece. The whole
+// warp makes them, so that no thread surely makes all.
+func (k *kernel) rows(a *access, in *ir.Inst) []*access {
+	part := strings.Split(in.Name, ".")
+	if in.Op != ir.Other || len(part) < 7 || part[0] != "wmma" || part[1] != "load" && part[1] != "store" {
+		return []*access{a}
+	}
+	size := map[string]int64{"f16": 2, "bf16": 2, "f32": 4, "s32": 4, "s8": 1, "u8": 1}[part[len(part)-1]]
+	shape, ok := map[string][3]int64{"m16n16k16": {16, 16, 16}, "m8n32k16": {8, 32, 16}, "m32n8k16": {32, 8, 16}}[part[6]]
+	values := 0
+	if part[1] == "store" {
+		if values = 8; size == 2 {
+			values = 4
+		}
+	}
+	if size == 0 || !ok || len(in.Args) != values+1 || part[5] != "row" && part[5] != "col" {
+		return []*access{a}
+	}
+	var rows, cols int64
+	switch part[2] {
+	case "a":
+		rows, cols = shape[0], shape[2]
+	case "b":
+		rows, cols = shape[2], shape[1]
+	default:
+		rows, cols = shape[0], shape[1]
+	}
+	if part[5] == "col" {
+		rows, cols = cols, rows
+	}
+	stride := k.operand(in.Args[values], 32)
+	if !k.uniform[stride] {
+		return []*access{a}
+	}
+	step := k.binary(opMul, 64, k.unary(opZext, 64, stride), k.num(size))
+	var list []*access
+	for i := range rows {
+		r := *a
+		off := k.binary(opMul, 64, step, k.num(i))
+		f, ok := k.sum(a.f, k.uniformForm(off), k.num(1))
+		if !ok {
+			return []*access{a}
+		}
+		r.f, r.addr, r.bytes = f, k.binary(opAdd, 64, a.addr, off), cols*size
+		r.async, r.upTo = true, true
+		list = append(list, &r)
+	}
+	return list
 }
 
 // A bundle is accesses that differ by constants: off, off+step, … (count of them), each with
