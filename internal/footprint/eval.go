@@ -394,6 +394,12 @@ func (m *machine) total(f *pform) bounds {
 	if c >= far || c <= -far {
 		return everything
 	}
+	if f.t1-f.t0 == 1 { // most are a variable and a constant
+		t := m.p.terms[f.t0]
+		if m.regs[t.coef] == 1 {
+			return m.vars[t.v].plus(bounds{c, c})
+		}
+	}
 	return m.span(f).plus(bounds{c, c})
 }
 

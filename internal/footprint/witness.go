@@ -212,13 +212,18 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 	case opNone, opUnknown, opPhi, opSymbol:
 		return 0, false
 	}
-	a, ok := m.value(p, in.a)
-	if !ok {
+	// Most arguments are registers: no call for those.
+	var a, b int64
+	ok := true
+	if r := m.plan.fixed[in.a]; r >= 0 {
+		a = m.regs[r]
+	} else if a, ok = m.value(p, in.a); !ok {
 		return 0, false
 	}
-	var b int64
 	if in.b != 0 {
-		if b, ok = m.value(p, in.b); !ok {
+		if r := m.plan.fixed[in.b]; r >= 0 {
+			b = m.regs[r]
+		} else if b, ok = m.value(p, in.b); !ok {
 			return 0, false
 		}
 	}
