@@ -143,9 +143,15 @@ func (p *program) arrange(way *path, sharing bool) {
 			b.counters = append(b.counters, int32(i))
 		}
 	}
-	var list []*route
+	var all, list []*route
+	for i := range p.ctxs {
+		all = append(all, b.route(int32(i)))
+	}
+	if sharing {
+		b.hoist(all)
+	}
 	for i, x := range p.ctxs {
-		r := b.route(int32(i))
+		r := all[i]
 		if x.rounds == 0 && x.home == 0 && sharing {
 			list = append(list, r)
 			continue
@@ -368,6 +374,45 @@ func (b *planner) tree(list []*route, depth int) {
 		b.tree(with, depth)
 		b.close(at)
 		return
+	}
+}
+
+// hoist puts variables before everything else that each context which has them may begin with: no guard bears on
+// them. Contexts that do not have them do not see them. Not those of which contexts find out something for others, nor those that may
+// find that no thread comes here.
+func (b *planner) hoist(list []*route) {
+	for found := true; found && b.work < maxSharing; {
+		found = false
+		var order []int32
+		has, ready := map[int32]int{}, map[int32]int{}
+		for _, r := range list {
+			b.work += len(r.steps)
+			for i := range r.steps {
+				s := &r.steps[i]
+				if s.done || s.do != doVariable && s.do != doForget {
+					continue
+				}
+				if has[s.index]++; has[s.index] == 1 {
+					order = append(order, s.index)
+				}
+				if s.do == doVariable && s.wait == 0 {
+					ready[s.index]++
+				}
+			}
+		}
+		for _, v := range order {
+			switch k := b.p.vars[v].kind; {
+			case has[v] < 2 || ready[v] < has[v] || k == vOne || k == vTable || k == vCounter:
+				continue
+			}
+			found = true
+			b.code = append(b.code, pcode{do: doVariable, index: v, end: int32(len(b.code)) + 1})
+			for _, r := range list {
+				if s := r.step(doVariable, v); s != nil {
+					r.take(s)
+				}
+			}
+		}
 	}
 }
 
