@@ -433,6 +433,18 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 		if xa.op == opNot {
 			return g.make(opSelect, x.w, xa.a, x.c, b)
 		}
+		if x.w == 1 { // conditions that code without optimisation works out by branches: a && b, a || b
+			if c, ok := g.constant(b); ok && c != 0 {
+				return g.binary(opOr, 1, a, x.c)
+			} else if ok {
+				return g.binary(opAnd, 1, g.unary(opNot, 1, a), x.c)
+			}
+			if c, ok := g.constant(x.c); ok && c != 0 {
+				return g.binary(opOr, 1, g.unary(opNot, 1, a), b)
+			} else if ok {
+				return g.binary(opAnd, 1, a, b)
+			}
+		}
 	}
 	return none
 }

@@ -212,6 +212,15 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 	case opNone, opUnknown, opPhi, opSymbol:
 		return 0, false
 	}
+	if in.w == 1 && (in.op == opAnd || in.op == opOr) { // one of the two may say it all
+		says := in.op == opOr
+		a, ok := m.value(p, in.a)
+		b, known := m.value(p, in.b)
+		if ok && (a != 0) == says || known && (b != 0) == says {
+			return truth(says), true
+		}
+		return b, ok && known
+	}
 	// Most arguments are registers: no call for those.
 	var a, b int64
 	ok := true
