@@ -282,3 +282,20 @@ func TestVariableBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestNegativeBits: of -1 - tid nothing is known of the bits, and two numbers without bounds have no bounded sum.
+func TestNegativeBits(t *testing.T) {
+	s := tableKernel(t, `
+	not.b32 %r3, %r1;
+	xor.b32 %r4, %r3, 7;
+	mul.wide.s32 %rd8, %r4, 4;
+	add.s64 %rd8, %rd1, %rd8;
+	st.global.u32 [%rd8], %r1;`)
+	l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{5, 1, 1}}
+	l.Params = appendUint(appendUint(appendUint(appendUint(nil, 0x1000, 8), 0, 8), 0, 8), 0, 4)
+	var in Instance
+	s.Evaluate(l, &in)
+	if want := []Range{{0x1000 - 32, 0x1000 - 12}}; !in.WritesUnknown && !reflect.DeepEqual(in.Writes, want) {
+		t.Errorf("writes %x, want %x", in.Writes, want)
+	}
+}

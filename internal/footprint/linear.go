@@ -881,7 +881,9 @@ func (g *graph) ones(f *linear) uint64 {
 			have |= multiplesUpTo(low, sum)
 			low, sum = p.zeros, 0
 		}
-		sum = min(sum+p.most, far)
+		if sum += p.most; sum < 0 || sum > far { // two that have no bound
+			sum = far
+		}
 	}
 	have |= multiplesUpTo(low, sum)
 	return all & have
