@@ -421,6 +421,9 @@ func (k *kernel) comparison(rel ir.Rel, t ir.Type, x, y ir.Operand) exprID {
 
 func (k *kernel) convert(b *ir.Block, in *ir.Inst) []exprID {
 	to, from := in.Type, in.Type2
+	if e := k.scaling(in); e != none {
+		return []exprID{e}
+	}
 	if from.Kind == ir.Float && to.Kind == ir.Signed && (to.Width == 32 || to.Width == 64) && k.notNegative(in.Args[0]) {
 		w := uint8(to.Width)
 		return []exprID{k.binary(opAnd, w, k.unknown(w, b), k.number(w, int64(1)<<(w-1)-1))}

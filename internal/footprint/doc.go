@@ -14,6 +14,7 @@
 //	build.go     from SSA values to symbolic values
 //	division.go  divisions that a compiler has hidden; instructions that package ir leaves alone
 //	late.go      values that a loop computes one iteration early; choices that facts decide
+//	scale.go     indices that are scaled as floating-point numbers
 //	linear.go    symbolic values as sums of variables with coefficients
 //	variable.go  the variables, and their bounds
 //	guard.go     what is known where an access stands

@@ -236,6 +236,8 @@ func (e *explainer) variable(v int32) string {
 		return fmt.Sprintf("(%s)%%%d", args[0], x.imm)
 	case vExt:
 		return "(" + args[0] + ")"
+	case vCurve:
+		return "scaled(" + args[0] + ")"
 	case vParam:
 		return "parameters(" + args[0] + ")"
 	case vTable:

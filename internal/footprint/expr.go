@@ -62,6 +62,7 @@ const (
 	opHalving // a value that begins as a and is only shifted right
 	opDrift   // a value that begins as a and changes as graph.drifts[imm] says
 	opSymbol  // imm: a variable
+	opCurve   // scaled(imm, a)
 )
 
 // The geometry of a launch: what opGeometry reads.

@@ -161,6 +161,28 @@ $L_1:
 	shl.b32 %r4, %r3, 3;
 	or.b32 %r5, %r4, -247;
 	add.s32 %r9, %r5, 255;`, 0, 0, 0},
+	{"a scaled index", `
+	cvt.rn.f32.u32 %f1, %r1;
+	mul.f32 %f2, %f1, 0f3EAAAAAB;
+	max.f32 %f3, %f2, 0f00000000;
+	cvt.rzi.s32.f32 %r9, %f3;`, 0, 0, 4 * 128},
+	{"an index scaled by a negative number", `
+	cvt.rn.f32.u32 %f1, %r1;
+	mul.f32 %f2, %f1, 0fBEAAAAAB;
+	max.f32 %f3, %f2, 0f00000000;
+	cvt.rzi.s32.f32 %r9, %f3;`, 0, 0, 1 << 33},
+	{"a scaled index, from its middle", `
+	cvt.rn.f32.u32 %f1, %r1;
+	add.f32 %f2, %f1, 0f3F000000;
+	fma.rn.f32 %f3, %f2, 0f3EAAAAAB, 0fBF000000;
+	max.f32 %f4, %f3, 0f00000000;
+	cvt.rzi.s32.f32 %r9, %f4;`, 0, 0, 4 * 128},
+	{"a scaled index, from elsewhere", `
+	cvt.rn.f32.u32 %f1, %r1;
+	add.f32 %f2, %f1, 0f3F000000;
+	fma.rn.f32 %f3, %f2, 0f3EAAAAAB, 0fBF800000;
+	max.f32 %f4, %f3, 0f00000000;
+	cvt.rzi.s32.f32 %r9, %f4;`, 0, 0, 1 << 33},
 }
 
 func TestIdioms(t *testing.T) {
@@ -174,6 +196,7 @@ func TestIdioms(t *testing.T) {
 {
 	.reg .pred %%p<20>;
 	.reg .b16 %%rs<20>;
+	.reg .f32 %%f<20>;
 	.reg .b32 %%r<60>;
 	.reg .b64 %%rd<20>;
 	ld.param.u64 %%rd1, [a];

@@ -559,6 +559,8 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		return g.merge(e, x)
 	case opDrift:
 		return g.drift(e, x, fa)
+	case opCurve:
+		return g.atom(variable{kind: vCurve, w: x.w, imm: x.imm, args: []argument{g.arg(x.a, false)}})
 	case opHalving:
 		return g.atom(variable{kind: vHalf, w: x.w, from: e, args: []argument{g.arg(x.a, x.imm&1 == 1)}})
 	}

@@ -3,6 +3,7 @@ package footprint
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -87,7 +88,9 @@ func (g *generator) idiom() []stmt {
 	x := g.any()
 	step := func(op string, a int, k uint32) stmt { return stmt{op: op, d: g.fresh(), a: a, isConst: true, k: k} }
 	m := uint32(2 + g.r.IntN(11))
-	switch g.r.IntN(4) {
+	switch g.r.IntN(5) {
+	case 3: // scaled as a floating-point number
+		return []stmt{step("scale", x, [...]uint32{0x3eaaaaab, 0x3f000000, 0x3f802000, 0x40d9364e}[g.r.IntN(4)])}
 	case 2: // a row rolled
 		rem := step("remu", x, m)
 		test := stmt{op: "set", d: g.fresh(), a: rem.d, isConst: true, k: uint32(g.r.IntN(8)), rel: rels[g.r.IntN(len(rels))]}
@@ -289,6 +292,10 @@ func (t *text) stmt(s *stmt) {
 	case "set":
 		t.line("setp.%s %%p1, %%r%d, %s", s.rel, s.a, b)
 		t.line("selp.b32 %%r%d, 1, 0, %%p1", s.d)
+	case "scale":
+		t.line("cvt.rn.f32.u32 %%f0, %%r%d", s.a)
+		t.line("mul.f32 %%f1, %%f0, 0f%08X", s.k)
+		t.line("cvt.rzi.s32.f32 %%r%d, %%f1", s.d)
 	case "pick":
 		t.line("setp.%s %%p1, %%r%d, %s", s.rel, s.a, b)
 		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", s.d, s.x, s.y)
@@ -362,7 +369,7 @@ func kernelTextOf(list []stmt, regs int, memory bool) string {
 		wide = 11
 	}
 	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m, .param .u64 t)\n{\n")
-	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
+	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .f32 %%f<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
 	t.line("ld.param.u64 %%rd1, [a]")
 	t.line("ld.param.u64 %%rd2, [b]")
 	t.line("ld.param.u64 %%rd5, [t]")
@@ -573,6 +580,8 @@ func calculate(s *stmt, a, b uint32) uint32 {
 		return b
 	}
 	switch s.op {
+	case "scale":
+		return uint32(int32(min(float64(float32(float32(a)*math.Float32frombits(b))), math.MaxInt32)))
 	case "set":
 		if holds(s.rel, a, b) {
 			return 1

@@ -44,6 +44,7 @@ const (
 	vHalf // not negative, not above A, if A is not negative
 	vBits // from 0 to imm
 
+	vCurve // scaled(imm, A)
 	vTable // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
 	vParam // what the parameter buffer holds at A; imm is a paramTable
 )
@@ -168,6 +169,11 @@ func evaluate(kind vkind, w uint8, imm int64, a, b bounds) bounds {
 		return bounds{0, 1}
 	case vBits:
 		return bounds{0, imm}
+	case vCurve:
+		if a.lo < 0 || a.hi > maxScaled {
+			return bounds{math.MinInt32, math.MaxInt32}
+		}
+		return bounds{scaled(imm, a.lo), scaled(imm, a.hi)}
 	case vFloor:
 		return a.over(imm)
 	case vMod:

@@ -209,7 +209,7 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 			return m.value(p, in.b)
 		}
 		return m.value(p, in.c)
-	case opNone, opUnknown, opPhi, opSymbol:
+	case opNone, opUnknown, opPhi, opSymbol, opCurve:
 		return 0, false
 	}
 	if in.w == 1 && (in.op == opAnd || in.op == opOr) { // one of the two may say it all
