@@ -334,6 +334,9 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 	case ir.Min:
 		return two(pick(opMinU, opMinS))
 	case ir.Max:
+		if e := k.larger(b, signed, arg(0), arg(1)); e != none {
+			return []exprID{e}
+		}
 		return two(pick(opMaxU, opMaxS))
 	case ir.Neg:
 		return one(opNeg)
@@ -549,7 +552,11 @@ func (k *kernel) phi(b *ir.Block, in *ir.Inst) exprID {
 	if same {
 		return list[0]
 	}
-	if e := k.ifElse(b, list, w); e != none {
+	var settled *linear
+	if w > 1 {
+		settled = k.settled(b, list, w)
+	}
+	if e := k.ifElse(b, list, w); e != none && settled == nil {
 		return e
 	}
 	if w == 1 {
@@ -568,6 +575,9 @@ func (k *kernel) phi(b *ir.Block, in *ir.Inst) exprID {
 	k.phis = append(k.phis, p)
 	e := k.intern(expr{op: opPhi, w: w, imm: int64(len(k.phis) - 1)})
 	k.origin[e] = b
+	if settled != nil {
+		k.linear[e] = settled
+	}
 	return e
 }
 

@@ -101,7 +101,8 @@ func (c *checker) program() {
 		c.need(within(x.form, len(p.forms)), "check", i)
 	}
 	for i, x := range p.guards {
-		ok := within(x.form, len(p.forms)) && x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)) && span(0, x.exit, len(p.exits)) && span(0, x.rest, len(p.forms))
+		ok := within(x.form, len(p.forms)) && x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)) && span(0, x.exit, len(p.exits)) && span(0, x.rest, len(p.forms)) &&
+			span(0, x.need, len(p.forms)) && x.mod >= 0 && x.mod <= most && x.res >= 0 && x.res <= x.mod
 		c.need(ok && (c.err != nil || p.forms[x.form].t1 > p.forms[x.form].t0), "guard", i)
 	}
 	for i, x := range p.exits {

@@ -189,7 +189,10 @@ func (c *codec) program(p *program) {
 	list(c, &p.cands, func(x *cand) { c.ints(&x.guard, &x.pos) })
 	list(c, &p.checks, func(x *pcheck) { integer(c, &x.form); c.bounds(&x.in) })
 	list(c, &p.guards, func(x *pguard) {
-		c.ints(&x.form, &x.top, &x.exit, &x.rest)
+		c.ints(&x.form, &x.top, &x.exit, &x.rest, &x.need)
+		integer(c, &x.side)
+		integer(c, &x.mod)
+		integer(c, &x.res)
 		c.bounds(&x.in)
 		c.flag(&x.not0)
 		integer(c, &x.wrap)

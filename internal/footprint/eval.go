@@ -594,7 +594,7 @@ func (m *machine) guard(id int32) {
 	if c >= far || c <= -far {
 		return
 	}
-	if f.t1-f.t0 == 1 && g.wrap == 0 && g.rest == 0 && (!g.not0 || g.exit != 0) {
+	if f.t1-f.t0 == 1 && g.wrap == 0 && g.rest == 0 && g.need == 0 && (!g.not0 || g.exit != 0) {
 		t := m.p.terms[f.t0]
 		if k := m.regs[t.coef]; k == 1 {
 			m.narrow(t.v, in.plus(bounds{-c, -c}))
@@ -621,6 +621,12 @@ func (m *machine) guard(id int32) {
 		}
 		if in.hi == 0 {
 			in.hi = -1
+		}
+	}
+	if g.need != 0 || g.mod != 0 {
+		ok := false
+		if in, ok = m.sharpened(g, in); !ok {
+			return
 		}
 	}
 	in = in.plus(bounds{-c, -c})

@@ -21,6 +21,8 @@ type guard struct {
 	wrap uint8 // instead: 0 <= f mod 2^wrap < top
 	top  exprID
 	rest *linear // in is for the sum of f and rest; nil: for f
+	need *linear // it holds if this is not negative, and
+	side uint8   // only one of its bounds; nil: always, and both
 }
 
 // An exit is a test that every iteration of a loop makes, and what holds when it goes on.

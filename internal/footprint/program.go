@@ -81,6 +81,10 @@ type pguard struct {
 	top  int32
 	exit int32 // 1 + exit
 	rest int32 // 1 + form; in is for the sum of both
+	need int32 // 1 + form; if it is not negative, the guard holds, but for one side (unrolled.go)
+	side uint8
+	mod  int64 // of several terms: what is bounded is res modulo mod; 0 = not known
+	res  int64
 }
 
 type pexit struct {
@@ -159,6 +163,7 @@ type guardKey struct {
 	top  exprID
 	exit int32
 	rest *linear
+	need *linear
 }
 
 func newCompiler(k *kernel) *compiler {
@@ -305,7 +310,7 @@ func (c *compiler) counter(loop int64, v int32) {
 }
 
 func (c *compiler) guard(g guard, exit int32) int32 {
-	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit, g.rest}
+	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit, g.rest, g.need}
 	if i, ok := c.guards[key]; ok {
 		return i
 	}
@@ -315,6 +320,16 @@ func (c *compiler) guard(g guard, exit int32) int32 {
 	}
 	if g.rest != nil {
 		p.rest = c.linearForm(g.rest) + 1
+	}
+	if g.need != nil {
+		p.need, p.side = c.linearForm(g.need)+1, g.side
+	}
+	whole := g.f
+	if g.rest != nil {
+		whole, _ = c.sum(g.f, g.rest, c.num(1))
+	}
+	if g.wrap == 0 && (!g.not0 || exit != 0) && whole != nil && len(g.f.terms) > 1 {
+		p.mod, p.res = c.modulus(whole)
 	}
 	i := int32(len(c.p.guards))
 	c.p.guards = append(c.p.guards, p)
@@ -362,6 +377,7 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 			all = append(all, c.guard(c.exitOf[x].g, x+1))
 		}
 	}
+	all = c.atMostWhole(all)
 	if c.tables {
 		all = c.projections(all)
 	}
@@ -406,6 +422,9 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 					need(g.f)
 					if g.rest != nil {
 						need(g.rest)
+					}
+					if g.need != nil {
+						need(g.need)
 					}
 					break
 				}
@@ -647,9 +666,9 @@ func (c *compiler) steps(s scope) {
 					ready = ready && have[t.v]
 				}
 			}
-			if c.given[id].rest != nil {
-				for _, t := range c.given[id].rest.terms {
-					ready = ready && have[t.v]
+			for _, f := range [...]*linear{c.given[id].rest, c.given[id].need} {
+				for i := 0; f != nil && i < len(f.terms); i++ {
+					ready = ready && have[f.terms[i].v]
 				}
 			}
 			if ready {
@@ -739,7 +758,8 @@ func (c *compiler) candidates() {
 			g := c.p.forms[c.p.guards[gi].form]
 			return g.t1 - g.t0
 		}
-		slices.SortStableFunc(used[fi], func(a, b int32) int { return int(size(b) - size(a)) })
+		// Of guards with the same terms the later one knows what the earlier one does.
+		slices.SortFunc(used[fi], func(a, b int32) int { return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(b, a)) })
 		f.d0 = int32(len(c.p.cands))
 		for _, gi := range used[fi] {
 			g := c.p.forms[c.p.guards[gi].form]

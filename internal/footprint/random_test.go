@@ -16,7 +16,7 @@ import (
 // the footprint, and a verdict must agree.
 
 type stmt struct {
-	op      string // an instruction, or "ld", "st", "table" (a load whose value is used; with rel, only if that holds), "if" (skips what follows unless a rel b), "loop"
+	op      string // an instruction, or "ld", "st", "rows" (a loop that a compiler has unrolled), "table" (a load whose value is used; with rel, only if that holds), "if" (skips what follows unless a rel b), "loop"
 	d, a, b int    // registers
 	k       uint32
 	isConst bool
@@ -151,6 +151,15 @@ func (g *generator) block(depth int) []stmt {
 				list = append(list, stmt{op: []string{"ld", "ld", "st"}[g.r.IntN(3)], a: s.d, b: g.r.IntN(2)})
 			}
 			g.known = append(g.known, s.d, s.d) // more likely than others
+		case g.r.IntN(8) == 0:
+			// for j from a to below b, unrolled by 4: a word at j of memory k is read, or (while) written.
+			known := len(g.known)
+			s := stmt{op: "rows", a: g.any(), b: g.any(), d: g.fresh(), k: g.r.Uint32N(2), while: g.r.IntN(2) == 0}
+			g.fresh()
+			g.fresh()
+			g.fresh()
+			g.known = g.known[:known]
+			list = append(list, s)
 		case k < 3:
 			list = append(list, stmt{op: "ld", a: g.any(), b: g.r.IntN(2)})
 		case k < 6:
@@ -279,6 +288,40 @@ func (t *text) stmt(s *stmt) {
 		} else {
 			t.line("st.global.u32 [%%rd4], %%r%d", regN)
 		}
+	case "rows":
+		t.labels += 3
+		top, four, end := t.labels-2, t.labels-1, t.labels
+		j, n, hi, m := s.d, s.d+1, s.d+2, s.d+3
+		t.line("setp.ge.s32 %%p1, %%r%d, %%r%d", s.a, s.b)
+		t.line("@%%p1 bra L%d", end)
+		t.line("add.s32 %%r%d, %%r%d, 1", n, s.a)
+		t.line("max.s32 %%r%d, %%r%d, %%r%d", hi, s.b, n)
+		t.line("sub.s32 %%r%d, %%r%d, %%r%d", n, hi, s.a)
+		t.line("and.b32 %%r%d, %%r%d, 3", m, n)
+		t.line("mov.u32 %%r%d, %%r%d", j, s.a)
+		t.line("setp.eq.s32 %%p1, %%r%d, 0", m)
+		t.line("@%%p1 bra L%d", four)
+		fmt.Fprintf(t, "L%d:\n", top)
+		t.word(s, 0)
+		t.line("add.s32 %%r%d, %%r%d, 1", j, j)
+		t.line("add.s32 %%r%d, %%r%d, -1", m, m)
+		t.line("setp.ne.s32 %%p1, %%r%d, 0", m)
+		t.line("@%%p1 bra L%d", top)
+		fmt.Fprintf(t, "L%d:\n", four)
+		t.line("not.b32 %%r%d, %%r%d", n, s.a)
+		t.line("add.s32 %%r%d, %%r%d, %%r%d", n, hi, n)
+		t.line("setp.lt.u32 %%p1, %%r%d, 3", n)
+		t.line("@%%p1 bra L%d", end)
+		t.labels++
+		fmt.Fprintf(t, "L%d:\n", t.labels)
+		loop := t.labels
+		for i := range 4 {
+			t.word(s, 4*i)
+		}
+		t.line("add.s32 %%r%d, %%r%d, 4", j, j)
+		t.line("setp.lt.s32 %%p1, %%r%d, %%r%d", j, s.b)
+		t.line("@%%p1 bra L%d", loop)
+		fmt.Fprintf(t, "L%d:\n", end)
 	case "table":
 		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
 		t.line("add.s64 %%rd4, %%rd5, %%rd3")
@@ -357,6 +400,17 @@ func (t *text) stmt(s *stmt) {
 		fmt.Fprintf(t, "L%d:\n", end)
 	default:
 		t.line("%s %%r%d, %%r%d, %s", names[s.op], s.d, s.a, b)
+	}
+}
+
+// word accesses the word of a rows statement, off bytes behind it.
+func (t *text) word(s *stmt, off int) {
+	t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.d)
+	t.line("add.s64 %%rd4, %%rd%d, %%rd3", 1+s.k)
+	if s.while {
+		t.line("st.global.u32 [%%rd4+%d], %%r%d", off, regN)
+	} else {
+		t.line("ld.global.u32 %%r0, [%%rd4+%d]", off)
 	}
 }
 
@@ -485,6 +539,28 @@ func (x *lane) do(list []stmt) bool {
 			x.local(s)
 		case "ld", "st":
 			x.touch(s.b, a, s.op == "st")
+		case "rows":
+			lo, hi := int32(a), int32(b)
+			if lo >= hi {
+				break
+			}
+			j := lo
+			for range uint32(hi-lo) & 3 {
+				x.row(s, j, 0)
+				j++
+			}
+			if uint32(hi-lo-1) < 3 {
+				break
+			}
+			for first := true; first || j < hi; first = false {
+				for i := range uint64(4) {
+					x.row(s, j, 4*i)
+				}
+				j += 4
+				if x.steps += 200; x.steps > maxSteps {
+					return false
+				}
+			}
 		case "table":
 			if s.rel != "" && !holds(s.rel, a, b) {
 				x.regs[s.d] = b
@@ -554,6 +630,24 @@ func (x *lane) do(list []stmt) bool {
 		}
 	}
 	return true
+}
+
+// row accesses word j of a rows statement, off bytes behind it.
+func (x *lane) row(s *stmt, j int32, off uint64) {
+	at := x.base[s.k] + uint64(int64(j)*4) + off
+	if s.while {
+		x.memory[at] = x.regs[regN]
+	}
+	for k := range uint64(4) {
+		if s.while {
+			x.writes[at+k], x.own[at+k] = true, true
+			continue
+		}
+		x.reads[at+k] = true
+		if !x.own[at+k] {
+			x.live[at+k] = true
+		}
+	}
 }
 
 // touch accesses a word of a buffer.
