@@ -297,7 +297,11 @@ func (k *kernel) notNegative(x ir.Operand) bool {
 				a = d.Args[0]
 			}
 		}
-		if a.Kind == ir.Constant && a.Mod == 0 && a.Bits>>(in.Type.Width-1) == 0 {
+		infinity := uint64(0x7f800000)
+		if in.Type.Width == 64 {
+			infinity = 0x7ff << 52
+		}
+		if a.Kind == ir.Constant && a.Mod == 0 && a.Bits <= infinity { // and no NaN: the maximum with that is the other one
 			return true
 		}
 	}

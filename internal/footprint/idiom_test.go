@@ -22,6 +22,23 @@ var idioms = []struct {
 	shl.b32 %r7, %r6, 1;
 	sub.s32 %r8, %r1, %r7;
 	add.s32 %r9, %r8, 47;`, 0, 0, 4 * 384},
+	{"the maximum with a number", `
+	sub.s32 %r3, %r1, 200;
+	cvt.rn.f32.s32 %r4, %r3;
+	max.f32 %r5, %r4, 0f00000000;
+	cvt.rzi.s32.f32 %r6, %r5;
+	min.s32 %r9, %r6, 7;`, 0, 0, 32},
+	{"the maximum with what is no number", `
+	sub.s32 %r3, %r1, 200;
+	cvt.rn.f32.s32 %r4, %r3;
+	max.f32 %r5, %r4, 0f7FC00000;
+	cvt.rzi.s32.f32 %r6, %r5;
+	min.s32 %r9, %r6, 7;`, 0, -1 << 33, 32},
+	{"bits of minus a number", `
+	and.b32 %r3, %r1, 63;
+	not.b32 %r4, %r3;
+	xor.b32 %r5, %r4, 31;
+	add.s32 %r9, %r5, 64;`, 0, 0, 4 * 64},
 	{"one off", `
 	add.s32 %r10, %r1, 1;
 	mul.hi.u32 %r3, %r10, 715827883;
