@@ -34,6 +34,13 @@ var idioms = []struct {
 	max.f32 %r5, %r4, 0f7FC00000;
 	cvt.rzi.s32.f32 %r6, %r5;
 	min.s32 %r9, %r6, 7;`, 0, -1 << 33, 32},
+	{"a negative number shifted by what differs", `
+	sub.s32 %r3, %r2, 16;
+	shr.u32 %r4, %r1, 8;
+	shl.b32 %r9, %r3, %r4;`, 2, -1 << 33, 1 << 33},
+	{"a number shifted by what differs", `
+	shr.u32 %r4, %r1, 8;
+	shl.b32 %r9, %r2, %r4;`, 2, 8, 20},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;

@@ -226,7 +226,10 @@ func evaluate(kind vkind, w uint8, imm int64, a, b bounds) bounds {
 		if a.lo < 0 || b.lo < 0 || b.hi >= int64(w) || b.hi >= 62 {
 			return all
 		}
-		return bounds{satMul(a.lo, 1<<b.lo), satMul(a.hi, 1<<b.hi)}
+		if r := (bounds{satMul(a.lo, 1<<b.lo), satMul(a.hi, 1<<b.hi)}); r.hi < far && r.in(all) {
+			return r
+		}
+		return all // a signed number, always: whoever needs one has no check
 	case vShrU, vShrS:
 		if b.lo < 0 {
 			b = bounds{0, 63}
