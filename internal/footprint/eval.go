@@ -333,7 +333,9 @@ func (m *machine) one(v *pvar) bounds {
 		}
 	}
 	if r.empty() {
-		m.dead = true // there is no way here
+		// No way leads to where it is chosen, so it has no value. The context may still be one of accesses elsewhere, whose values
+		// do not come from there.
+		return bounds{}
 	}
 	return r
 }

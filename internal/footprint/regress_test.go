@@ -1,0 +1,73 @@
+package footprint
+
+import (
+	"testing"
+
+	"holdfast/ptx"
+)
+
+// regressions are kernels k(a, n) of 4 threads, each with a byte that was once missing from its footprint.
+var regressions = []struct {
+	name, body string
+	n          uint32
+	byte       uint64 // of a, that is written
+}{
+	{"a choice that has no way under a condition that does not hold", `
+	mov.u32 %r5, 0;
+	setp.ge.u32 %p1, %r2, 10;
+	@%p1 bra OUT;
+	mov.u32 %r5, %r1;
+	setp.lt.u32 %p1, %r2, 3;
+	@%p1 bra IN;
+	add.s32 %r5, %r1, %r1;
+	setp.lt.u32 %p1, %r2, 6;
+	@%p1 bra IN;
+	mov.u32 %r5, 3;
+IN:
+	mul.lo.s32 %r5, %r5, %r5;
+OUT:`, 20, 0},
+	{"sums of two numbers without bounds have all bits", `
+	mov.u32 %r3, %r2;
+L:
+	xor.b32 %r5, %r3, 15;
+	add.s32 %r3, %r3, 2;
+	setp.lt.u32 %p1, %r3, 4;
+	@%p1 bra L;`, 7, 4 * (7 ^ 15)},
+}
+
+func TestRegressions(t *testing.T) {
+	for _, x := range regressions {
+		m, err := ptx.Parse("regress.ptx", []byte(`.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 n)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<16>;
+	.reg .b64 %rd<8>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u32 %r2, [n];
+	mov.u32 %r1, %tid.x;
+`+x.body+`
+	mul.wide.s32 %rd2, %r5, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	st.global.u32 [%rd3], %r1;
+	ret;
+}
+`))
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		list, err := Summarise(m)
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		const a = 1 << 32
+		l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: appendUint(appendUint(nil, a, 8), uint64(x.n), 4)}
+		var in Instance
+		list[0].Evaluate(l, &in)
+		if !in.WritesUnknown && !inside(in.Writes, a+x.byte) {
+			t.Errorf("%s: byte %d of a is written; %x is foreseen", x.name, x.byte, in.Writes)
+		}
+	}
+}
