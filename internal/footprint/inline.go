@@ -7,10 +7,10 @@ import (
 	"holdfast/ptx"
 )
 
-// Bounds of inlining: instructions in one kernel, in one module, and in a function that is
-// inlined although calling it has no effect.
+// Bounds of inlining: what is copied (instructions, values, variables) into one kernel, and in one module;
+// instructions in a function that is inlined although calling it has no effect.
 const (
-	maxInlined       = 1 << 13
+	maxInlined       = 1 << 14
 	maxInlinedModule = 1 << 18
 	maxPlain         = 1 << 7
 )

@@ -56,7 +56,7 @@ type Inliner struct {
 	Callee func(name string) *Func
 	// Module says that a variable belongs to the module, so that a name means the same one in all functions.
 	Module func(name string) bool
-	// Func and Total bound the instructions that are put into one function, and by this Inliner.
+	// Func and Total bound what is copied (instructions, values, variables) into one function, and by this Inliner.
 	Func, Total int
 
 	done   map[string]*Func // callees with their own calls inlined; nil: being made, or not to be had
@@ -77,6 +77,10 @@ const maxNesting = 16
 func (n *Inliner) inline(f *Func, depth int) int {
 	count, room := 0, n.Func
 	inlined := map[*Block]bool{}
+	have := map[string]Var{}
+	for _, v := range f.Vars {
+		have[v.Name] = v
+	}
 	for i := 0; i < len(f.Blocks); i++ { // what follows a call becomes a block at the end
 		b := f.Blocks[i]
 		if inlined[b] {
@@ -91,8 +95,11 @@ func (n *Inliner) inline(f *Func, depth int) int {
 				continue
 			}
 			size := g.size()
-			vars, ok := n.variables(f, g, in)
-			if !ok || size > room || size > n.Total {
+			if size > room || size > n.Total {
+				continue
+			}
+			vars, ok := n.variables(f, have, g, in)
+			if !ok {
 				continue
 			}
 			room -= size
@@ -107,9 +114,9 @@ func (n *Inliner) inline(f *Func, depth int) int {
 	return count
 }
 
-// size is the instructions of a function, and what else is copied with them.
+// size is what there is to copy in a function.
 func (f *Func) size() int {
-	n := len(f.Blocks)
+	n := len(f.Blocks) + len(f.Vars) + len(f.Vals)
 	for _, b := range f.Blocks {
 		n += len(b.Insts) + len(b.Succs)
 	}
@@ -140,12 +147,9 @@ func (n *Inliner) callee(name string, depth int) *Func {
 	return g
 }
 
-// variables finds what the variables of g are called in f, where in calls g.
-func (n *Inliner) variables(f, g *Func, in *Inst) (map[string]string, bool) {
-	have := map[string]Var{}
-	for _, v := range f.Vars {
-		have[v.Name] = v
-	}
+// variables finds what the variables of g are called in f, where in calls g. f has those in have, and gets what is
+// missing.
+func (n *Inliner) variables(f *Func, have map[string]Var, g *Func, in *Inst) (map[string]string, bool) {
 	var args, results []Access
 	used := map[string]bool{}
 	for _, m := range in.Mem {
@@ -207,6 +211,9 @@ func (n *Inliner) variables(f, g *Func, in *Inst) (map[string]string, bool) {
 		return nil, false
 	}
 	f.Vars = append(f.Vars, added...)
+	for _, v := range added {
+		have[v.Name] = v
+	}
 	return names, true
 }
 

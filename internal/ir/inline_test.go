@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -190,5 +191,40 @@ func TestPromote(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A tower of functions, each calling the next one four times, would make 4^14 copies: the bounds hold for
+// everything that is copied.
+func TestInlineTower(t *testing.T) {
+	var src strings.Builder
+	src.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
+	for i := range 14 {
+		fmt.Fprintf(&src, ".func f%d(.param .b64 x)\n{\n.local .align 8 .b8 frame[64];\n.reg .b64 %%rd<2>;\nld.param.u64 %%rd1, [x];\nst.local.u64 [frame], %%rd1;\n", i)
+		for range 4 {
+			if i > 0 {
+				fmt.Fprintf(&src, "{ .param .b64 q; st.param.b64 [q], %%rd1; call f%d, (q); }\n", i-1)
+			}
+		}
+		src.WriteString("ret;\n}\n")
+	}
+	src.WriteString(".entry k()\n{\n{ .param .b64 q; st.param.b64 [q], 1; call f13, (q); }\nret;\n}\n")
+	funcs := map[string]*Func{}
+	for f, err := range FromPTX(parse(t, "tower.ptx", []byte(src.String()))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		funcs[f.Name] = f
+	}
+	const bound = 2000
+	n := &Inliner{Func: bound, Total: 4 * bound, Callee: func(name string) *Func { return funcs[name] }, Module: func(string) bool { return false }}
+	k := funcs["k"]
+	before := k.size()
+	n.Inline(k)
+	if n.Total < 0 || k.size()-before > 2*bound { // a call adds a few instructions of its own
+		t.Errorf("%d were copied into the kernel, %d are left for others", k.size()-before, n.Total)
+	}
+	if n.serial > 4*bound {
+		t.Errorf("%d calls were looked at closely", n.serial)
 	}
 }
