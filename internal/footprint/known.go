@@ -179,6 +179,10 @@ type origin struct {
 func (m *machine) table(i int32, v *pvar) bounds {
 	m.many(i)
 	b, ok := m.lookup(i, v)
+	if !ok {
+		m.many(i)
+		b = evaluate(vTable, v.w, v.imm, bounds{}, bounds{})
+	}
 	if o := &m.origins[i]; !ok && o.known {
 		b = o.in
 		if o.v1 > o.v0 {
@@ -232,10 +236,13 @@ func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 			lo, step = lo+uint64(at), uint64(s)
 		}
 	}
+	var b bounds
 	if c := t.Contents; c.small != nil && (hi-lo-1)/step < maxWords {
-		return m.words(i, c, how, lo, hi, step), true
+		b = m.words(i, c, how, lo, hi, step)
+	} else {
+		b = c.bounds(how, lo, hi)
 	}
-	return t.Contents.bounds(how, lo, hi), true
+	return b, b.hi > -far && b.lo < far // all words beyond: not to be computed with
 }
 
 // lattice is a place of a form and the greatest common divisor of the distances from it; false if they
@@ -341,7 +348,8 @@ func (m *machine) picked(i int32, v *pvar) bounds {
 		m.note(start, x)
 	}
 	m.set(i, start)
-	if b.empty() {
+	if b.lo >= far || b.hi <= -far {
+		m.many(i)
 		return all
 	}
 	return b
