@@ -8,6 +8,7 @@ import platform
 import sys
 
 import gpu_report
+from gpu_report import met, table
 
 out = pathlib.Path(sys.argv[1])
 bench = json.loads((out / "idempotence.json").read_text())
@@ -15,14 +16,6 @@ traces = json.loads((out / "traces.json").read_text()) if (out / "traces.json").
 total, opaque = bench["total"], bench["without_ptx"]
 bench_latency = json.loads((out / "latency.json").read_text())
 latency = bench_latency["latency"]
-
-
-def table(head, rows):
-    print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
-    for r in rows:
-        print("| " + " | ".join(str(x) for x in r) + " |")
-    print()
 
 
 def n(x):
@@ -39,10 +32,6 @@ def share(a, b):
 
 def checked(c):
     return sum(c[k] for k in ("idempotent", "not_idempotent", "undecided", "excluded"))
-
-
-def met(ok):
-    return "met" if ok else "**missed**"
 
 
 def counts(of):
