@@ -97,3 +97,15 @@ func TestKnownBeyondBounds(t *testing.T) {
 		t.Errorf("byte 0 of a is read; %x is foreseen", in.Reads)
 	}
 }
+
+// A program that is evaluated without known contents asks for none.
+func TestCheckTables(t *testing.T) {
+	s := *tableKernel(t, "ld.global.u32 %r3, [%rd5];"+gather)
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	s.prog = s.tables
+	if s.check() == nil {
+		t.Error("a summary that takes the one program for the other is accepted")
+	}
+}
