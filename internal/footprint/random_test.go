@@ -22,9 +22,10 @@ type stmt struct {
 	isConst bool
 	rel     string
 	body    []stmt
-	while   bool // of loop: tested before the first iteration; of late: counts down twice; of pick: a write
-	x, y    int  // of pick: the address if a rel b, and if not
-	not     bool // of pick: it is made if not a rel b
+	other   []stmt // of else
+	while   bool   // of loop: tested before the first iteration; of late: counts down twice; of pick: a write
+	x, y    int    // of pick: the address if a rel b, and if not
+	not     bool   // of pick: it is made if not a rel b
 
 	w     int    // of statements of random_local_test.go: bytes
 	mask  uint32 // of those at a place that is computed
@@ -48,6 +49,8 @@ type generator struct {
 	known []int
 
 	memory, dynamic bool // statements of random_local_test.go
+	wild            bool // statements of random_wild_test.go
+	loops           int  // around the statement in hand
 }
 
 func (g *generator) any() int { return g.known[g.r.IntN(len(g.known))] }
@@ -119,6 +122,12 @@ func (g *generator) block(depth int) []stmt {
 	var list []stmt
 	for range 2 + g.r.IntN(5) {
 		list = append(list, g.arith())
+	}
+	for range 4 {
+		if !g.wild {
+			break
+		}
+		list = append(list, g.wildly(depth)...)
 	}
 	if g.r.IntN(3) == 0 {
 		list = append(list, g.idiom()...)
@@ -251,7 +260,8 @@ func (g *generator) congruent() []stmt {
 type text struct {
 	strings.Builder
 	labels  int
-	scratch int // a register that nothing else uses
+	around  []int // labels of loops that "leave" and "again" go to
+	scratch int   // a register that nothing else uses
 }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t, "\t"+format+";\n", args...) }
@@ -273,6 +283,8 @@ func (t *text) stmt(s *stmt) {
 	switch s.op {
 	case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 		t.local(s)
+	case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit":
+		t.wild(s, b)
 	case "neg":
 		t.line("neg.s32 %%r%d, %%r%d", s.d, s.a)
 	case "not":
@@ -482,6 +494,7 @@ type lane struct {
 	*run
 	regs []uint32
 	own  map[uint64]bool
+	jump string // "leave" or "again": on the way out of a loop's body; "quit": of the kernel
 	mem  [localBytes]byte
 }
 
@@ -525,6 +538,9 @@ func (x *lane) access(array int, index uint32, write bool) {
 // do executes statements; false if it takes too long.
 func (x *lane) do(list []stmt) bool {
 	for i := range list {
+		if x.jump != "" {
+			return true
+		}
 		s := &list[i]
 		if x.steps++; x.steps > maxSteps {
 			return false
@@ -537,6 +553,10 @@ func (x *lane) do(list []stmt) bool {
 		switch s.op {
 		case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 			x.local(s)
+		case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit":
+			if !x.wild(s, a, b) {
+				return false
+			}
 		case "ld", "st":
 			x.touch(s.b, a, s.op == "st")
 		case "rows":
@@ -593,6 +613,9 @@ func (x *lane) do(list []stmt) bool {
 				if !x.do(s.body) {
 					return false
 				}
+				if x.jump == "quit" {
+					break
+				}
 				if s.while && int32(left) > 0 {
 					left--
 				}
@@ -619,6 +642,9 @@ func (x *lane) do(list []stmt) bool {
 				}
 				if !x.do(s.body) {
 					return false
+				}
+				if x.jump == "quit" {
+					break
 				}
 				x.regs[s.d] += s.k
 				if x.steps++; x.steps > maxSteps {
