@@ -73,7 +73,7 @@ func (c *checker) program() {
 	}
 	for i, x := range p.vars {
 		n := len(p.args)
-		ok := x.kind <= vParam && (x.kind != vTable || p == &c.s.tables) && (x.kind != vThread || x.imm >= 0 && x.imm < numCoordinates)
+		ok := x.kind <= vParam && (x.kind != vTable || p == &c.s.tables && x.w >= 8) && (x.kind != vThread || x.imm >= 0 && x.imm < numCoordinates)
 		if x.kind == vCounter {
 			n = len(p.exits)
 		}

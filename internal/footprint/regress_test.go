@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"slices"
 	"testing"
 
 	"holdfast/ptx"
@@ -104,8 +105,19 @@ func TestCheckTables(t *testing.T) {
 	if err := s.check(); err != nil {
 		t.Fatal(err)
 	}
+	prog := s.prog
 	s.prog = s.tables
 	if s.check() == nil {
 		t.Error("a summary that takes the one program for the other is accepted")
+	}
+	s.prog = prog
+	s.tables.vars = slices.Clone(s.tables.vars)
+	for i := range s.tables.vars {
+		if s.tables.vars[i].kind == vTable {
+			s.tables.vars[i].w = 1
+		}
+	}
+	if s.check() == nil {
+		t.Error("a summary with words of one bit is accepted")
 	}
 }
