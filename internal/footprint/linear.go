@@ -374,11 +374,36 @@ func (g *graph) formBounds(f *linear) bounds {
 }
 
 // all is what the check demands.
-func (c check) all() bounds {
-	if c.signed {
-		return signedBounds(c.w)
+func (c check) all() bounds { return numbers(c.f, c.w, c.signed) }
+
+// numbers is where a form must lie to be a number of w bits. A bound of ±far is none, so a sum of 64 bits that
+// has no other may have overflowed.
+func numbers(f *linear, w uint8, signed bool) bounds {
+	all := unsignedBounds(w)
+	if signed {
+		all = signedBounds(w)
 	}
-	return unsignedBounds(c.w)
+	if len(f.terms) > 0 {
+		all = all.meet(bounds{-far + 1, far - 1})
+	}
+	return all
+}
+
+// itself reports whether a form is a variable of 64 bits that is a number as it is.
+func (g *graph) itself(f *linear, w uint8, signed bool) bool {
+	if w != 64 || len(f.terms) != 1 || len(f.checks) > 0 || !g.isZero(f.c) {
+		return false
+	}
+	if k, ok := g.constant(f.terms[0].coef); !ok || k != 1 {
+		return false
+	}
+	switch v := g.vars[f.terms[0].v]; v.kind {
+	case vAny, vTable:
+		return v.w == 64 && signed == (v.imm&1 == 0)
+	case vExt:
+		return v.w == 64 && signed == (v.imm&1 == 0)
+	}
+	return false
 }
 
 // read is a form as a number of w bits.
@@ -389,11 +414,7 @@ func (g *graph) read(f *linear, w uint8, signed bool) *linear {
 		}
 		return g.atom(variable{kind: vExt, w: w, imm: truth(!signed) & 1, args: []argument{{f: f, w: w, signed: signed}}})
 	}
-	all := unsignedBounds(w)
-	if signed {
-		all = signedBounds(w)
-	}
-	if g.formBounds(f).in(all) {
+	if g.formBounds(f).in(numbers(f, w, signed)) || g.itself(f, w, signed) {
 		return f
 	}
 	if len(f.terms) == 1 && len(f.checks) == 0 && (g.vars[f.terms[0].v].kind == vAny || g.vars[f.terms[0].v].kind >= vTable) && !signed {

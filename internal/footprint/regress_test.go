@@ -34,6 +34,22 @@ L:
 	add.s32 %r3, %r3, 2;
 	setp.lt.u32 %p1, %r3, 4;
 	@%p1 bra L;`, 7, 4 * (7 ^ 15)},
+	{"multiples of 64 bits that overflow (what is loaded is 2^61)", `
+	ld.global.u64 %rd4, [%rd1];
+	shl.b64 %rd5, %rd4, 3;
+	setp.lt.s64 %p1, %rd5, 32;
+	@!%p1 ret;
+	setp.ge.s64 %p1, %rd5, 0;
+	@!%p1 ret;
+	shr.s64 %rd4, %rd4, 58;
+	cvt.u32.u64 %r5, %rd4;`, 0, 4 * 8},
+	{"the same without a sign", `
+	ld.global.u64 %rd4, [%rd1];
+	shl.b64 %rd5, %rd4, 3;
+	setp.ge.u64 %p1, %rd5, 32;
+	@%p1 ret;
+	shr.u64 %rd4, %rd4, 58;
+	cvt.u32.u64 %r5, %rd4;`, 0, 4 * 8},
 }
 
 func TestRegressions(t *testing.T) {
