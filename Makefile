@@ -86,7 +86,7 @@ e2e: build examples criu
 	HOLDFAST_E2E=required $(GO) test -timeout 12m ./test/e2e
 
 fuzz-smoke: $(LIBS)
-	@GO='$(GO)' bash scripts/fuzz-smoke.sh 5s
+	@GO='$(GO)' bash scripts/fuzz-smoke.sh 20000x
 
 lint: $(LIBS)
 	@test -z "$$(gofmt -l cmd internal ptx test | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted' >&2; exit 1; }
