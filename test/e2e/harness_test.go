@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -61,6 +62,10 @@ func TestMain(m *testing.M) {
 // restored when nothing has its process ID any more, not even as a zombie, and not every container has an init that sees to that.
 func reap() int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	// What the caller has left open is no file of the programs that are checkpointed.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
