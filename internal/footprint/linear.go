@@ -398,9 +398,7 @@ func (g *graph) itself(f *linear, w uint8, signed bool) bool {
 		return false
 	}
 	switch v := g.vars[f.terms[0].v]; v.kind {
-	case vAny, vTable:
-		return v.w == 64 && signed == (v.imm&1 == 0)
-	case vExt:
+	case vAny, vTable, vExt:
 		return v.w == 64 && signed == (v.imm&1 == 0)
 	}
 	return false

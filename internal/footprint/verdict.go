@@ -376,18 +376,13 @@ func (in *Instance) pairs(s *Summary) {
 	}
 }
 
-// touches reports whether the bytes from lo to hi have one in common with sorted ranges.
+// touches reports whether the bytes from lo to hi have one in common with sorted ranges that do not overlap.
 func touches(list []Range, lo, hi uint64) bool {
-	i, j := 0, len(list)
-	for i < j {
-		mid := int(uint(i+j) >> 1)
-		if list[mid].Hi <= lo {
-			i = mid + 1
-		} else {
-			j = mid
-		}
+	if len(list) == 0 {
+		return false
 	}
-	return i < len(list) && list[i].Lo < hi
+	r := list[atOrBelow(list, hi-1)]
+	return r.Lo < hi && lo < r.Hi
 }
 
 // meets reports whether the hulls of two accesses have a byte in common.
