@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -141,7 +142,7 @@ func (w *worker) fresh(m *loaded) error {
 		m.gpu = 0
 	}
 	var err error
-	if m.gpu, err = w.hw.k.Assemble(m.text); err != nil {
+	if m.gpu, err = w.hw.k.Assemble(rounded(m.text)); err != nil {
 		if !refusal(err) && w.hw.k.Synchronize() != nil {
 			return fmt.Errorf("%w: %w", errBroken, err)
 		}
@@ -153,6 +154,14 @@ func (w *worker) fresh(m *loaded) error {
 	}
 	return nil
 }
+
+// contractible are the instructions that the driver's assembler may contract to fma: PTX leaves that open for those
+// that name no rounding (ISA 9.0, 9.7.3.3: "mul/add sequences with no rounding modifiers may be optimized to use fused-multiply-add").
+var contractible = regexp.MustCompile(`([\s;{}]|^)(add|sub|mul)((?:\.ftz)?(?:\.sat)?\.(?:f16x2|bf16x2|f16|bf16|f32|f64)\s)`)
+
+// rounded names the rounding of every addition and multiplication, the one that they have anyway: such instructions are never
+// contracted, so that their results are defined bit for bit.
+func rounded(text []byte) []byte { return contractible.ReplaceAll(text, []byte("${1}${2}.rn${3}")) }
 
 // hasVariables reports whether a module has variables that a launch can change.
 func hasVariables(m *ptx.Module) bool {
@@ -193,6 +202,10 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 			info = k.Params
 		}
 	}
+	var offsets []uint32
+	for _, p := range info {
+		offsets = append(offsets, p.Offset)
+	}
 	params, err := l.Params(info, at)
 	if err != nil {
 		return Result{Status: failed, Detail: oneLine(err)}, nil
@@ -209,7 +222,7 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 		}
 		return Result{Status: status, Detail: "software GPU: " + oneLine(err)}, nil
 	}
-	if err := w.hw.launch(m.gpu, l.Kernel, native.Shape{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared}, params); err != nil {
+	if err := w.hw.launch(m.gpu, l.Kernel, native.Shape{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared}, params, offsets); err != nil {
 		r := Result{Status: failed, Detail: "GPU: " + oneLine(err)}
 		if w.hw.k.Synchronize() == nil {
 			return r, nil

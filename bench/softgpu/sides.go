@@ -66,12 +66,12 @@ func (h *hardware) describe() (name, version string, err error) {
 	return name, v.String(), err
 }
 
-func (h *hardware) launch(m cuda.Module, kernel string, shape native.Shape, params []byte) error {
+func (h *hardware) launch(m cuda.Module, kernel string, shape native.Shape, params []byte, offsets []uint32) error {
 	f, err := h.k.ModuleFunction(m, kernel)
 	if err != nil {
 		return err
 	}
-	if err := h.k.LaunchShape(f, shape, h.stream, params); err != nil {
+	if err := h.k.LaunchShape(f, shape, h.stream, params, offsets); err != nil {
 		return err
 	}
 	return h.k.StreamSynchronize(h.stream)

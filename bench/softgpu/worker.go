@@ -193,7 +193,9 @@ func (w *worker) pair(p *probe.Probe, round int, m cuda.Module, in *softgpu.Inst
 	putAddress(params, w.sw.lo)
 	putAddress(params[8:], w.sw.lo+uint64(outAt))
 	softParams := params
+	offsets := []uint32{0, 8}
 	if p.Extra > 0 {
+		offsets = append(offsets, 64)
 		params = append(params[:64], p.Params()...)
 		softParams = params
 	}
@@ -215,7 +217,7 @@ func (w *worker) pair(p *probe.Probe, round int, m cuda.Module, in *softgpu.Inst
 	if err := w.hw.k.Write(w.hw.lo, image); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	if err := w.hw.launch(m, p.Name, native.Shape{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster}, params); err != nil {
+	if err := w.hw.launch(m, p.Name, native.Shape{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster}, params, offsets); err != nil {
 		if w.hw.k.Synchronize() == nil {
 			return fail("GPU", err), nil
 		}

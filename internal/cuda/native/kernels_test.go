@@ -41,7 +41,7 @@ func TestKernelsPassTheirArguments(t *testing.T) {
 		t.Errorf("variable at %#x of %d bytes: %v", g, n, err)
 	}
 	shape := Shape{Grid: [3]uint32{16, 2, 3}, Block: [3]uint32{64, 4, 1}, Cluster: [3]uint32{16, 1, 1}, Shared: 100000}
-	if err := k.LaunchShape(0x88, shape, 0x55, []byte("hello")); err != nil {
+	if err := k.LaunchShape(0x88, shape, 0x55, []byte("hello"), []uint32{0, 3}); err != nil {
 		t.Error(err)
 	}
 	enc, err := k.EncodeTensor(Tensor{DataType: 7, Address: 0x7f3300000000, Dim: []uint64{64, 9}, Strides: []uint64{256}, Box: []uint32{32, 4}, Step: []uint32{1, 2}, Swizzle: 3, Fill: 1})

@@ -59,8 +59,6 @@ const (
 	funcMaxDynamicShared       = 8  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 	funcNonPortableCluster     = 14 // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 	launchClusterDimension     = 4  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-	paramBufferPointer         = 1  // CU_LAUNCH_PARAM_BUFFER_POINTER
-	paramBufferSize            = 2  // CU_LAUNCH_PARAM_BUFFER_SIZE
 )
 
 // launchConfig is CUlaunchConfig.
@@ -84,8 +82,7 @@ type launchAttribute struct {
 // launchCall is what cuLaunchKernelEx reads through pointers.
 type launchCall struct {
 	params []byte
-	size   uint64
-	extra  [5]uintptr
+	each   []uintptr
 }
 
 // Alloc gives device memory (cuMemAlloc_v2).
@@ -100,12 +97,16 @@ func (k *Kernels) Free(p cuda.DevicePtr) error {
 	return failed(call(k.memFree, uintptr(p)), "cuMemFree(%#x)", p)
 }
 
-// Write copies to the device (cuMemcpyHtoD_v2).
+// Write copies to the device (cuMemcpyHtoD_v2) and waits until the bytes are there: the call itself returns for
+// pageable memory when they are staged, and a kernel on a non-blocking stream could read before they land.
 func (k *Kernels) Write(dst cuda.DevicePtr, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
 	r := call(k.copyHtoD, uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+	if r == cuda.Success {
+		r = call(k.ctxSynchronize)
+	}
 	return failed(r, "cuMemcpyHtoD(to %#x, %#x bytes)", dst, len(src))
 }
 
@@ -164,9 +165,11 @@ type Shape struct {
 	Shared               uint32    // bytes of dynamic shared memory
 }
 
-// LaunchShape launches f with a parameter buffer (cuLaunchKernelEx; before it cuFuncSetAttribute, when it needs more shared memory than
-// 48 KiB or a cluster of more than 8 blocks).
-func (k *Kernels) LaunchShape(f cuda.Function, shape Shape, s cuda.Stream, params []byte) error {
+// LaunchShape launches f (cuLaunchKernelEx; before it cuFuncSetAttribute, when it needs more shared memory than
+// 48 KiB or a cluster of more than 8 blocks). offsets say where each parameter begins in params. The driver is given one pointer
+// for each: where they lie in its own buffer is the assembler's choice, which for an alignment of more than 16 bytes
+// is not that of a C structure (ptxas aligns the address in the constant bank, which begins at 0x210).
+func (k *Kernels) LaunchShape(f cuda.Function, shape Shape, s cuda.Stream, params []byte, offsets []uint32) error {
 	if shape.Shared > 48<<10 {
 		if r := call(k.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(shape.Shared)); r != cuda.Success {
 			return failed(r, "cuFuncSetAttribute(%d bytes of dynamic shared memory)", shape.Shared)
@@ -182,9 +185,11 @@ func (k *Kernels) LaunchShape(f cuda.Function, shape Shape, s cuda.Stream, param
 		cfg.Attrs, cfg.NumAttrs = &launchAttribute{ID: launchClusterDimension, Value: [16]uint32{c[0], c[1], c[2]}}, 1
 	}
 	// As in Assemble: one object on the heap, and a slice of unknown length, which is there too.
-	c := &launchCall{params: append(make([]byte, 0, len(params)+1), params...), size: uint64(len(params))}
-	c.extra = [5]uintptr{paramBufferPointer, uintptr(unsafe.Pointer(unsafe.SliceData(c.params))), paramBufferSize, uintptr(unsafe.Pointer(&c.size)), 0}
-	r := call(k.launchEx, uintptr(unsafe.Pointer(cfg)), uintptr(f), 0, uintptr(unsafe.Pointer(&c.extra)))
+	c := &launchCall{params: append(make([]byte, 0, len(params)+1), params...), each: make([]uintptr, len(offsets)+1)}
+	for i, at := range offsets {
+		c.each[i] = uintptr(unsafe.Pointer(unsafe.SliceData(c.params[at:])))
+	}
+	r := call(k.launchEx, uintptr(unsafe.Pointer(cfg)), uintptr(f), uintptr(unsafe.Pointer(unsafe.SliceData(c.each))), 0)
 	runtime.KeepAlive(c)
 	return failed(r, "cuLaunchKernelEx(grid %v, block %v, cluster %v, %d bytes of shared memory)", shape.Grid, shape.Block, shape.Cluster, shape.Shared)
 }

@@ -118,6 +118,9 @@ func load(spelling string) []*Probe {
 	if a.space == "param::func" || strings.HasPrefix(spelling, "ldu") && a.space != "" && a.space != "global" {
 		return nil // parameters of functions: see written
 	}
+	if a.vec == 8 && a.bytes != 4 {
+		return nil // PTX has 8 elements of 32 bits only; the driver's assembler (580.159) crashes on others or makes what it likes of them
+	}
 	make1 := func(spelling, variant string, operand func(t *text) string) *Probe {
 		t := newText(spelling, variant, "loads", Threads)
 		t.p.Rounds = 1
@@ -145,6 +148,9 @@ func store(spelling string) []*Probe {
 	a := accessOf(spelling)
 	if strings.HasPrefix(a.space, "param") {
 		return nil // parameters of calls: see written
+	}
+	if a.vec == 8 && a.bytes != 4 {
+		return nil // as in load
 	}
 	t := newText(spelling, "", "stores", Threads)
 	t.p.Rounds = 1

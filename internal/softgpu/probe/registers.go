@@ -133,6 +133,14 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 			w := 8 * size
 			t.f("add.cc.u%d %s60, %s, %s;", w, dst, operands[0], operands[1])
 		}
+		if k == 1 && unguarded(f.Op, types[0]) {
+			if dst == "%p" {
+				t.f("%s %%p24, %s;\n\t@%%p1 mov.pred %s, %%p24;", spelling, strings.Join(operands, ", "), d)
+			} else {
+				t.f("%s %s42, %s;\n\t@%%p1 mov.b%d %s, %s42;", spelling, dst, strings.Join(operands, ", "), 8*size, d, dst)
+			}
+			continue
+		}
 		t.f("%s%s %s, %s;", guard, spelling, d, strings.Join(operands, ", "))
 		if carryOut {
 			t.f("addc.u32 %%r%d, 0, 0;", 62+k)
@@ -160,6 +168,12 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 		t.p.Rule.Elems = 2 * size / elemBytes(t.p.Rule.Elem)
 	}
 	return t.done()
+}
+
+// unguarded reports instructions that are never executed under a guard, because ptxas (12.4, and that of driver 580.159) translates the guard
+// wrongly: `@p set.….f32 d, …` converts the old value of d to a float where p is false, `@p testp` ignores p.
+func unguarded(op string, result ptx.Type) bool {
+	return op == "testp" || op == "set" && isa.Float(result)
 }
 
 // hasMode reports whether an instruction that may carry a secondary operation does: its last operand is then there.
