@@ -209,7 +209,8 @@ struct hf_block {
 	void *pool;            /* stream-ordered: the pool */
 	struct hf_slab *slab;
 	bool queued, told;     /* ALLOC is in the outbox; was sent */
-	bool imported;         /* cannot be exported again on the real driver */
+	bool imported;         /* came by MAP: the real driver does not export it again */
+	bool exported;         /* by the program: another process may have it */
 	bool mapped;           /* our own mapping is in place */
 	bool keep;             /* allocated inside a capture: lives as long as the process */
 	bool idle;             /* pool: freed and ready for reuse */
@@ -264,6 +265,7 @@ struct hf_map {
 };
 extern struct hf_map **hf_maps; /* by address */
 extern size_t hf_nmaps;
+bool hf_map_types(CUdeviceptr p, uint64_t *types); /* as the program asked for, of the VMM memory that is mapped at p */
 CUresult hf_map_restore(struct hf_map *m);     /* b->handle is set: maps m with its access again */
 void hf_vmm_fork_child(void);
 
@@ -385,6 +387,14 @@ void hf_queue_free(struct hf_block *b);
 bool hf_recent_free(void);    /* the daemon may not have closed everything yet */
 /* Without any lock: asks the daemon for memory that it could do without; whether to try again. */
 bool hf_room(uint64_t bytes, int device);
+/*
+ * From inside a call, without any lock: a descriptor of the daemon's for an allocation, -1 when there is none, or HF_SHARE_AGAIN: the
+ * gate closes, so leave the call, enter it again, look at the allocation again. At the end, in any case, hf_share_end.
+ */
+struct hf_sharer { uint64_t left; /* ns to wait */ int fd; uint32_t id, done; bool waits, asked; struct hf_sharer *next; };
+enum { HF_SHARE_AGAIN = -2 };
+int hf_share(struct hf_sharer *me, uint64_t alloc);
+void hf_share_end(struct hf_sharer *me);
 void hf_queue_mapping(const struct hf_map *m, bool mapped);
 void hf_queue_context(void *ctx, int device, bool alive);
 void hf_queue_module(uint64_t id, uint32_t kind, bool loaded, uint64_t size, const char *call);

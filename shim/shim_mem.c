@@ -627,9 +627,13 @@ static bool attribute(void *data, int attribute, CUdeviceptr p)
 	struct hf_found f;
 	pthread_mutex_lock(&hf_mem_lock);
 	bool ours = data && hf_find(p, &f);
+	uint64_t types = 0;
+	bool vmm = data && !ours && attribute == 14 && hf_map_types(p, &types);
 	pthread_mutex_unlock(&hf_mem_lock);
+	if (vmm)
+		*(uint64_t *)data = types; /* the driver's answer is of ours, and of none when it came back */
 	if (!ours)
-		return false;
+		return vmm;
 	switch (attribute) {
 	case 1: /* CU_POINTER_ATTRIBUTE_CONTEXT */
 		if (!f.b->ctx)

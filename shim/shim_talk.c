@@ -172,6 +172,96 @@ static void room_made(const struct hf_msg_roommade *m)
 	syscall(SYS_futex, &room_done, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0);
 }
 
+/*
+ * A program's thread that wants a descriptor of memory that this driver will not export. The control thread sends the question and
+ * brings the answer, as with hf_room; but the program's call must not fail because of a freeze, so who waits stays in the list while
+ * its thread is out of the call, and the answer may come then.
+ */
+static struct hf_sharer *sharers; /* box_lock */
+static uint32_t share_asked;
+
+int hf_share(struct hf_sharer *me, uint64_t alloc)
+{
+	uint8_t p[64];
+	uint64_t start = hf_now(); /* what passes while the program is frozen does not count */
+	pthread_mutex_lock(&box_lock);
+	if (!me->waits) {
+		me->waits = true;
+		me->next = sharers;
+		sharers = me;
+	}
+	while (!me->done && hf_page.gate != HF_GATE_CLOSED && !ending && hf_attached && hf_now() - start < me->left) {
+		bool ask = box_open && !me->asked;
+		if (ask) {
+			me->asked = true;
+			me->id = ++share_asked;
+		}
+		struct hf_msg_share m = { me->id, alloc };
+		pthread_mutex_unlock(&box_lock);
+		if (ask)
+			queue_packet(p, hf_put_share(p, sizeof p, 0, &m));
+		syscall(SYS_futex, &me->done, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ 0, 5000000 }, NULL, 0);
+		pthread_mutex_lock(&box_lock);
+	}
+	int fd = me->done ? me->fd : hf_page.gate == HF_GATE_CLOSED ? HF_SHARE_AGAIN : -1;
+	if (me->done)
+		me->fd = -1; /* the caller's */
+	uint64_t spent = hf_now() - start;
+	me->left -= spent < me->left ? spent : me->left;
+	pthread_mutex_unlock(&box_lock);
+	return fd;
+}
+
+void hf_share_end(struct hf_sharer *me)
+{
+	if (!me->waits)
+		return;
+	pthread_mutex_lock(&box_lock);
+	struct hf_sharer **l = &sharers;
+	while (*l != me)
+		l = &(*l)->next;
+	*l = me->next;
+	if (me->fd >= 0)
+		close(me->fd);
+	pthread_mutex_unlock(&box_lock);
+}
+
+static void shared(const struct hf_msg_shared *m, int fd)
+{
+	pthread_mutex_lock(&box_lock);
+	for (struct hf_sharer *s = sharers; s; s = s->next)
+		if (s->asked && s->id == m->id && !s->done) {
+			s->fd = fd;
+			fd = -1;
+			s->done = 1; /* its thread goes on when it has the lock */
+			syscall(SYS_futex, &s->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+			break;
+		}
+	pthread_mutex_unlock(&box_lock);
+	if (fd >= 0)
+		close(fd); /* nobody waits for it any more */
+}
+
+/* The conversation is over: the next daemon is asked anew, and what this one gave may be of memory that is replaced meanwhile. */
+static void shares_forget(void) /* with box_lock held */
+{
+	for (struct hf_sharer *s = sharers; s; s = s->next) {
+		if (s->fd >= 0)
+			close(s->fd);
+		s->fd = -1;
+		s->done = 0;
+		s->asked = false;
+	}
+}
+
+static bool anybody_shares(void)
+{
+	pthread_mutex_lock(&box_lock);
+	bool any = sharers != NULL;
+	pthread_mutex_unlock(&box_lock);
+	return any;
+}
+
 void hf_queue_mapping(const struct hf_map *m, bool mapped)
 {
 	uint8_t p[128];
@@ -432,6 +522,7 @@ static void box_close(void)
 	}
 	box_end = &box;
 	last_free = 0;
+	shares_forget();
 	pthread_mutex_unlock(&box_lock);
 }
 
@@ -860,13 +951,22 @@ static CUresult rehome(struct hf_block *b)
 	return r;
 }
 
-/* Moves what a new daemon could not hold; waits at most a second for the gate, and tries again at the next chance. */
-static void rehome_all(void)
+/* What another process has stays where it is: its contents are not only ours. */
+static bool to_rehome(const struct hf_block *b, bool shareable)
+{
+	return b->imported && b->handle && !b->exported && (!shareable || (b->kind == HF_KIND_VMM && b->prop.requestedHandleTypes & 1));
+}
+
+/*
+ * Moves what a new daemon could not hold, or only what the program itself may want to export; waits some seconds for the gate, and
+ * tries again at the next chance.
+ */
+static void rehome_all(bool shareable)
 {
 	bool any = false;
 	pthread_mutex_lock(&hf_mem_lock);
 	for (struct hf_block *b = hf_blocks; b; b = b->next) {
-		if (!b->imported || !b->handle)
+		if (!to_rehome(b, shareable))
 			continue;
 		CUresult r;
 		int fd = export_block(b, &r);
@@ -888,7 +988,7 @@ static void rehome_all(void)
 	}
 	pthread_mutex_lock(&hf_mem_lock);
 	for (struct hf_block *b = hf_blocks; b; b = b->next)
-		if (b->imported && b->handle && rehome(b) != CUDA_SUCCESS)
+		if (to_rehome(b, shareable) && rehome(b) != CUDA_SUCCESS)
 			break;
 	pthread_mutex_unlock(&hf_mem_lock);
 	hf_gate_open();
@@ -1018,6 +1118,11 @@ static bool obey(void)
 	}
 	if (type == HF_TYPE_TAP)
 		return tap(&in, seq, fd);
+	struct hf_msg_shared share;
+	if (type == HF_TYPE_SHARED && hf_get_shared(&in, &share)) {
+		shared(&share, fd);
+		return true;
+	}
 	if (fd >= 0)
 		close(fd);
 	switch (type) {
@@ -1068,6 +1173,7 @@ static bool obey(void)
 			return failed(seq, HF_FAILED_STATE, 0, "QUIT: the program has not got its memory back");
 		if (state == FROZEN)
 			thaw();
+		rehome_all(true); /* nobody will be there to ask (see hf_share) */
 		hf_attached = 0;
 		return false;
 	}
@@ -1191,10 +1297,11 @@ static void *control(void *arg)
 		pthread_mutex_lock(&work_lock);
 		bool again = !ending && provide() && !call_daemon(HF_HELLO_READOPT);
 		if (again) {
-			rehome_all();
+			rehome_all(false);
 			tell_all();
 			again = adopted();
-		}
+		} else if (!ending && anybody_shares())
+			rehome_all(true); /* there is nobody to ask: memory of our own can be exported */
 		pthread_mutex_unlock(&work_lock);
 		if (again)
 			converse();
@@ -1281,6 +1388,8 @@ static void fork_child(void)
 	box_open = false;
 	last_free = 0;
 	room_asked = room_done = 0;
+	sharers = NULL;
+	share_asked = 0;
 	ncaveats = 0;
 	memset(token, 0, sizeof token);
 }

@@ -52,6 +52,14 @@ static struct hf_map *map_at(CUdeviceptr p)
 	return i && p - hf_maps[i - 1]->va < hf_maps[i - 1]->size ? hf_maps[i - 1] : NULL;
 }
 
+bool hf_map_types(CUdeviceptr p, uint64_t *types)
+{
+	struct hf_map *m = map_at(p);
+	if (m)
+		*types = (uint64_t)m->b->prop.requestedHandleTypes;
+	return m != NULL;
+}
+
 static void drop_unused(struct hf_block *b)
 {
 	if (b->refs || b->maps)
@@ -282,15 +290,41 @@ CUresult hf_cuMemGetAllocationPropertiesFromHandle(void *prop, CUhandle name)
 
 CUresult hf_cuMemExportToShareableHandle(void *out, CUhandle name, int type, unsigned long long flags)
 {
-	pthread_mutex_lock(&hf_mem_lock);
-	struct hf_block *b = named(name);
-	bool refused = b && !(b->prop.requestedHandleTypes & type);
-	uint64_t size = b ? b->size : 0;
-	pthread_mutex_unlock(&hf_mem_lock);
-	if (refused)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUhandle h = real_handle(name);
-	CUresult r = h ? real_cuMemExportToShareableHandle(out, h, type, flags) : CUDA_ERROR_INVALID_VALUE;
+	struct hf_sharer sharer = { .left = HF_SHARE_MS * 1000000ull, .fd = -1 };
+	uint64_t size = 0;
+	CUresult r;
+	for (;;) {
+		pthread_mutex_lock(&hf_mem_lock);
+		struct hf_block *b = named(name);
+		bool refused = b && !(b->prop.requestedHandleTypes & type);
+		CUhandle h = b ? b->handle : tagged(name) ? 0 : name;
+		uint64_t id = b ? b->id : 0;
+		bool imported = b && b->imported;
+		size = b ? b->size : 0;
+		pthread_mutex_unlock(&hf_mem_lock);
+		r = refused || !h ? CUDA_ERROR_INVALID_VALUE : real_cuMemExportToShareableHandle(out, h, type, flags);
+		if (r != CUDA_SUCCESS && !refused && h && imported && out && type == 1 && !flags) {
+			/* It was away and came back by a descriptor; the daemon has it, and it is of the same memory. */
+			int fd = hf_share(&sharer, id);
+			if (fd == HF_SHARE_AGAIN) {
+				hf_leave(hf_slot);
+				hf_enter(197);
+				continue;
+			}
+			if (fd >= 0) {
+				*(int *)out = fd;
+				r = CUDA_SUCCESS;
+			}
+		}
+		if (r == CUDA_SUCCESS && b) {
+			pthread_mutex_lock(&hf_mem_lock);
+			if ((b = hf_block_by_id(id)))
+				b->exported = true;
+			pthread_mutex_unlock(&hf_mem_lock);
+		}
+		break;
+	}
+	hf_share_end(&sharer);
 	if (r == CUDA_SUCCESS && hf_attached)
 		hf_caveat(HF_CAVEAT_EXPORTED, HF_CAVEAT_BLOCKS_FULL, 197, name,
 			"cuMemExportToShareableHandle: %llu bytes may be shared with another process", (unsigned long long)size);

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HF_VERSION 5u
+#define HF_VERSION 6u
 #define HF_MAX_PACKET 65536u
 #define HF_HEADER_SIZE 16u
 #define HF_MAX_FDS 4u
@@ -12,6 +12,7 @@
 #define HF_CONTROL_COMM "holdfast"
 #define HF_RECONNECT_MS 500u
 #define HF_ROOM_MS 1000u
+#define HF_SHARE_MS 10000u
 #define HF_TYPE_HELLO 1u
 #define HF_TYPE_ALLOC 2u
 #define HF_TYPE_FREE 3u
@@ -22,6 +23,7 @@
 #define HF_TYPE_ADOPTED 8u
 #define HF_TYPE_BYE 9u
 #define HF_TYPE_ROOM 10u
+#define HF_TYPE_SHARE 11u
 #define HF_TYPE_FROZEN 16u
 #define HF_TYPE_THAWED 17u
 #define HF_TYPE_RELEASED 18u
@@ -36,6 +38,7 @@
 #define HF_TYPE_MAPEND 69u
 #define HF_TYPE_QUIT 70u
 #define HF_TYPE_ROOMMADE 71u
+#define HF_TYPE_SHARED 75u
 #define HF_TYPE_TAP 72u
 #define HF_TYPE_ASK 73u
 #define HF_TYPE_UNTAP 74u
@@ -447,6 +450,25 @@ static inline int hf_get_room(struct hf_in *body, struct hf_msg_room *m)
 	return !s.bad && s.p == s.end;
 }
 
+struct hf_msg_share {
+	uint32_t id;
+	uint64_t alloc;
+};
+static inline size_t hf_put_share(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_share *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_SHARE, seq);
+	hf_put(&s, &m->id, 4);
+	hf_put(&s, &m->alloc, 8);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_share(struct hf_in *body, struct hf_msg_share *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->id, 4);
+	hf_get(&s, &m->alloc, 8);
+	return !s.bad && s.p == s.end;
+}
+
 struct hf_msg_frozen {
 	uint64_t gate_nanos;
 	uint64_t sync_nanos;
@@ -719,6 +741,22 @@ static inline int hf_get_roommade(struct hf_in *body, struct hf_msg_roommade *m)
 	struct hf_in s = *body;
 	hf_get(&s, &m->id, 4);
 	hf_get(&s, &m->bytes, 8);
+	return !s.bad && s.p == s.end;
+}
+
+struct hf_msg_shared {
+	uint32_t id;
+};
+static inline size_t hf_put_shared(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_shared *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_SHARED, seq);
+	hf_put(&s, &m->id, 4);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_shared(struct hf_in *body, struct hf_msg_shared *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->id, 4);
 	return !s.bad && s.p == s.end;
 }
 

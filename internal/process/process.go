@@ -364,11 +364,31 @@ func (p *Program) Serve(room func(*Program, *wire.Room) uint64) error {
 			}
 			continue
 		}
+		if m, ok := m.(*wire.Share); ok && len(fds) == 0 {
+			if err := p.share(s, m); err != nil && !isEOF(err) {
+				return err
+			}
+			continue
+		}
 		if err := p.receive(s, seq, m, fds); err != nil {
 			wire.CloseAll(fds)
 			return err
 		}
 	}
+}
+
+// share gives the program a descriptor of memory of its own, which it wants to export.
+func (p *Program) share(s *session, m *wire.Share) error {
+	var fds []int
+	p.mu.Lock()
+	if a := p.allocs[m.Alloc]; a != nil && a.File != nil {
+		if fd, err := unix.FcntlInt(a.File.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			fds = append(fds, fd) // a's may be closed at any time
+		}
+	}
+	p.mu.Unlock()
+	defer wire.CloseAll(fds)
+	return s.conn.Send(0, &wire.Shared{ID: m.ID}, fds...)
 }
 
 func (p *Program) finish(s *session) {

@@ -224,6 +224,7 @@ type held struct {
 	adopted  *wire.Adopted
 	bye      bool
 	rooms    []*wire.Room
+	shares   []*wire.Share
 	seq      uint64
 }
 
@@ -304,6 +305,8 @@ func (h *held) next() (uint64, wire.Message, error) {
 		h.adopted = m
 	case *wire.Room:
 		h.rooms = append(h.rooms, m)
+	case *wire.Share:
+		h.shares = append(h.shares, m)
 	case *wire.Bye:
 		h.bye = true
 	}

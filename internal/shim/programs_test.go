@@ -139,6 +139,14 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 				}
 				unix.Close(h.fd)
 				delete(allocs, m.ID)
+			case *wire.Share:
+				h, ok := allocs[m.Alloc]
+				if !ok {
+					return nil, fmt.Errorf("unknown allocation %d is to be shared", m.Alloc)
+				}
+				if c.Send(0, &wire.Shared{ID: m.ID}, h.fd) != nil {
+					return nil, errGone
+				}
 			case *wire.Caveat:
 				r.mu.Lock()
 				r.caveats[m.Text] = true

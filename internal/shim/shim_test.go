@@ -2,13 +2,17 @@ package shim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/internal/cuda/api"
 	"holdfast/internal/wire"
@@ -709,6 +713,182 @@ func TestQuit(t *testing.T) {
 		t.Errorf("%d allocations of the driver's own", n)
 	}
 	p.ok("free %d", a)
+	p.quit()
+}
+
+// Memory that was away is imported when it is back, and the driver does not export that: the daemon has a descriptor to give.
+func TestExport(t *testing.T) {
+	const mib = 1 << 20
+	d, p, h := attach(t)
+	inode := func(fd int) uint64 {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Ino
+	}
+	descriptors := func() int {
+		t.Helper()
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.hello.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	asked := 0 // of this conversation
+	move := func() {
+		t.Helper()
+		h.release()
+		h, asked = d.giveBack(h), 0
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	// Mapped allocations of the program, which may be exported, and one that may not.
+	var handles, vas, ids []uint64
+	create := func(types int) {
+		t.Helper()
+		had := maps.Clone(h.allocs)
+		handle := p.ok("create %d %d", 2*mib, types)[0]
+		va := p.ok("reserve %d", 2*mib)[0]
+		p.ok("map %d %d %d", va, 2*mib, handle)
+		h.until("ALLOC", func() bool { return len(h.allocs) == len(had)+1 })
+		for id := range h.allocs {
+			if had[id] == nil {
+				ids = append(ids, id)
+			}
+		}
+		handles, vas = append(handles, handle), append(vas, va)
+	}
+	for range 6 {
+		create(1)
+	}
+	create(0)
+	const private = 6
+	question := func(i int) *wire.Share {
+		t.Helper()
+		h.until("SHARE", func() bool { return len(h.shares) > asked })
+		asked++
+		m := h.shares[asked-1]
+		if m.Alloc != ids[i] {
+			t.Fatalf("%+v, want allocation %d", m, ids[i])
+		}
+		return m
+	}
+	answer := func(m *wire.Share, fds ...int) {
+		t.Helper()
+		if err := h.c.Send(0, &wire.Shared{ID: m.ID}, fds...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exported := func(when string, want uint64) {
+		t.Helper()
+		if r := p.line(); r != fmt.Sprintf("0 %d", want) {
+			t.Fatalf("%s: %s, want file %d", when, r, want)
+		}
+	}
+	p.send("export %d", handles[0])
+	exported("never moved", inode(h.fds[ids[0]]))
+	move()
+	for i, want := range []uint64{1, 1, 1, 1, 1, 1, 0} {
+		if got := p.ok("types %d", vas[i])[0]; got != want {
+			t.Errorf("allocation %d may be exported as %d, want %d", i, got, want)
+		}
+	}
+	had := descriptors()
+	p.send("export %d", handles[0])
+	m := question(0)
+	answer(m, h.fds[ids[0]])
+	exported("moved", inode(h.fds[ids[0]]))
+	p.send("export %d", handles[1])
+	answer(question(1))
+	if r := p.line(); !strings.HasPrefix(r, "1 ") {
+		t.Errorf("the daemon has none: %s", r)
+	}
+	if r := p.do("export %d", handles[private]); r[0] != 1 {
+		t.Errorf("what may not be exported: %d", r)
+	}
+
+	// A freeze does not wait for who waits; the answer may come while everything stands still.
+	p.send("export %d", handles[1])
+	m = question(1)
+	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	if f.GateNanos > wire.ShareMillis*1e6/2 || f.Waiting != 1 {
+		t.Errorf("%+v", f)
+	}
+	answer(m, h.fds[ids[1]])
+	answer(m, h.fds[ids[1]]) // twice
+	answer(&wire.Share{ID: m.ID + 100}, h.fds[ids[1]])
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	exported("frozen meanwhile", inode(h.fds[ids[1]]))
+
+	// An answer from before a move may be of other memory.
+	p.send("export %d", handles[2])
+	m = question(2)
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	answer(m, h.fds[ids[1]])
+	must[*wire.Released](t, h.ask(&wire.Release{}))
+	h.ended()
+	h, asked = d.giveBack(h), 0
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	m = question(2)
+	answer(m, h.fds[ids[2]])
+	exported("moved meanwhile", inode(h.fds[ids[2]]))
+	if n := descriptors(); n != had {
+		t.Errorf("%d descriptors are open, %d before", n, had)
+	}
+
+	// The next daemon gets what was not exported, moved to memory that can be. What was exported stays where the others have it.
+	theirs, err := unix.FcntlInt(uintptr(h.fds[ids[0]]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(theirs)
+	p.ok("write %d 17", vas[3])
+	p.send("export %d", handles[3])
+	question(3)
+	h.drop()
+	h, asked = d.take(), 0
+	h.until("ADOPTED", func() bool { return h.adopted != nil })
+	if h.adopted.Lost != 3*2*mib || h.allocs[ids[0]] != nil || h.allocs[ids[3]] == nil {
+		t.Errorf("%+v", h.adopted)
+	}
+	exported("by the next daemon", inode(h.fds[ids[3]]))
+	if v := p.ok("read %d", vas[3])[0]; v != 17 {
+		t.Errorf("read %d", v)
+	}
+	p.ok("write %d 4711", vas[0])
+	var word [8]byte
+	if _, err := unix.Pread(theirs, word[:], 0); err != nil || binary.LittleEndian.Uint64(word[:]) != 4711 {
+		t.Errorf("exported memory is not shared any more: %v, %v", word, err)
+	}
+	for _, i := range []int{0, 1, 2} { // let go of, so that nothing stays behind when all is released
+		p.ok("unmap %d %d", vas[i], 2*mib)
+		p.ok("release %d", handles[i])
+	}
+
+	// Without any daemon, too; and with none from now on.
+	move()
+	p.send("export %d", handles[4])
+	question(4)
+	d.l.Close()
+	h.drop()
+	if r := p.line(); !strings.HasPrefix(r, "0 ") {
+		t.Errorf("without a daemon: %s", r)
+	}
+	p.quit()
+}
+
+func TestQuitExport(t *testing.T) {
+	d, p, h := attach(t)
+	handle := p.ok("create %d 1", 2<<20)[0]
+	h.until("ALLOC", func() bool { return len(h.allocs) == 1 })
+	h.release()
+	h = d.giveBack(h)
+	if err := h.c.Send(1, &wire.Quit{}); err != nil {
+		t.Fatal(err)
+	}
+	h.ended()
+	p.ok("export %d", handle)
 	p.quit()
 }
 

@@ -167,7 +167,7 @@ func constants() []constant {
 	n := func(name string, v uint32) constant { return constant{name, fmt.Sprintf("%du", v)} }
 	cs := []constant{
 		n("HF_VERSION", Version), n("HF_MAX_PACKET", MaxPacket), n("HF_HEADER_SIZE", HeaderSize), n("HF_MAX_FDS", MaxFDs),
-		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis), n("HF_ROOM_MS", RoomMillis),
+		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis), n("HF_ROOM_MS", RoomMillis), n("HF_SHARE_MS", ShareMillis),
 	}
 	for _, m := range messages() {
 		cs = append(cs, n("HF_TYPE_"+m.Type().String(), uint32(m.Type())))

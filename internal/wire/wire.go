@@ -23,6 +23,8 @@
 //	BYE                                →                                   the program ends by itself
 //	ROOM                               →                                   an allocation found no memory
 //	                                   ←      ROOMMADE                     (or nothing within RoomMillis)
+//	SHARE                              →                                   the program exports memory that came by MAP
+//	                                   ←      SHARED + fd                  (or without one: there is none)
 //	                                   ←      FREEZE
 //	FROZEN | FAILED (gate open again)  →
 //	                                   ←      THAW | RELEASE
@@ -54,7 +56,7 @@
 package wire
 
 // Version is the protocol version, in HELLO and WELCOME.
-const Version = 5
+const Version = 6
 
 const (
 	// MaxPacket is the largest packet, header included, in bytes.
@@ -69,6 +71,8 @@ const (
 	ControlComm = "holdfast"
 	// RoomMillis is how long, in milliseconds, an allocation that found no memory waits for ROOMMADE.
 	RoomMillis = 1000
+	// ShareMillis is how long, in milliseconds, the export of an allocation waits for SHARED, of one daemon or the next.
+	ShareMillis = 10000
 	// ReconnectMillis is how often, in milliseconds, a program looks for a new daemon.
 	ReconnectMillis = 500
 )
@@ -87,6 +91,7 @@ const (
 	TypeAdopted  Type = 8
 	TypeBye      Type = 9
 	TypeRoom     Type = 10
+	TypeShare    Type = 11
 	TypeFrozen   Type = 16
 	TypeThawed   Type = 17
 	TypeReleased Type = 18
@@ -104,6 +109,7 @@ const (
 	TypeTap      Type = 72
 	TypeAsk      Type = 73
 	TypeUntap    Type = 74
+	TypeShared   Type = 75
 )
 
 // Message is one of the structs of this file, by pointer.
@@ -248,6 +254,13 @@ type Room struct {
 	Bytes  uint64 // that the allocation wants
 }
 
+// Share asks for a descriptor of allocation Alloc, which the program wants to export to another process: the driver exports what it
+// has created, but not what it has imported, and all memory is imported after MAP. The daemon's descriptor is of the same memory.
+type Share struct {
+	ID    uint32 // of the question: they count up
+	Alloc uint64
+}
+
 // Frozen: no call is inside the driver, every context is idle.
 type Frozen struct {
 	GateNanos uint64 // closing the gate until the last thread was out
@@ -342,6 +355,9 @@ type RoomMade struct {
 	Bytes uint64 // freed, on all devices
 }
 
+// Shared answers Share; one descriptor, or none when the daemon has none of that allocation.
+type Shared struct{ ID uint32 }
+
 // Tap makes the program tell what code and memory it has and, from then on, what changes of it; one descriptor: the memfd of the
 // tap (see TapReader). DONE follows when all that there was has been written, so it must be read meanwhile.
 type Tap struct{ Flags uint32 }
@@ -381,6 +397,8 @@ func (*Adopted) Type() Type  { return TypeAdopted }
 func (*Bye) Type() Type      { return TypeBye }
 func (*Room) Type() Type     { return TypeRoom }
 func (*RoomMade) Type() Type { return TypeRoomMade }
+func (*Share) Type() Type    { return TypeShare }
+func (*Shared) Type() Type   { return TypeShared }
 func (*Frozen) Type() Type   { return TypeFrozen }
 func (*Thawed) Type() Type   { return TypeThawed }
 func (*Released) Type() Type { return TypeReleased }
@@ -401,9 +419,9 @@ func (*Done) Type() Type     { return TypeDone }
 // messages lists one zero value of each message, in the order of the C header.
 func messages() []Message {
 	return []Message{
-		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye), new(Room),
+		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye), new(Room), new(Share),
 		new(Frozen), new(Thawed), new(Released), new(Mapped), new(Failed), new(Done),
-		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade),
+		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade), new(Shared),
 		new(Tap), new(Ask), new(Untap),
 	}
 }

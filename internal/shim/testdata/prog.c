@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCur
 	cuMemPoolGetAttribute(void *, int, void *), cuMemPoolSetAttribute(void *, int, void *), cuDeviceGetDefaultMemPool(void **, int),
 	cuMemCreate(ptr *, size_t, void *, unsigned long long), cuMemRelease(ptr), cuMemAddressReserve(ptr *, size_t, size_t, ptr, unsigned long long),
 	cuMemMap(ptr, size_t, size_t, ptr, unsigned long long), cuMemUnmap(ptr, size_t), cuMemSetAccess(ptr, size_t, void *, size_t),
-	cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
+	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long), cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
 	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 /* of the fake driver only */
 extern void fake_busy(int) __attribute__((weak)), fake_late(int) __attribute__((weak));
@@ -266,9 +267,19 @@ int main(int argc, char **argv)
 		} else if (!strcmp(word, "unload"))
 			printf("%d\n", cuModuleUnload(loaded[a]));
 		else if (!strcmp(word, "create")) {
-			struct { int type, types, lt, lid; void *w; unsigned char z[8]; } prop = { 1, 0, 1, 0, 0, { 0 } };
+			struct { int type, types, lt, lid; void *w; unsigned char z[8]; } prop = { 1, (int)b, 1, 0, 0, { 0 } }; /* size, handle types */
 			r = cuMemCreate(&p, a, &prop, 0);
 			printf("%d %llu\n", r, p);
+		} else if (!strcmp(word, "export")) { /* handle: the file that its descriptor is of */
+			struct stat st = { 0 };
+			int fd = -1;
+			r = cuMemExportToShareableHandle(&fd, a, 1, 0);
+			if (!r && (fstat(fd, &st) || close(fd)))
+				r = -1;
+			printf("%d %llu\n", r, (unsigned long long)st.st_ino);
+		} else if (!strcmp(word, "types")) { /* as which handles what is at a may be exported */
+			r = cuPointerGetAttribute(&v, 14, a);
+			printf("%d %llu\n", r, (unsigned long long)v);
 		} else if (!strcmp(word, "reserve")) {
 			r = cuMemAddressReserve(&p, a, 0, 0, 0);
 			printf("%d %llu\n", r, p);
