@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HF_VERSION 6u
+#define HF_VERSION 5u
 #define HF_MAX_PACKET 65536u
 #define HF_HEADER_SIZE 16u
 #define HF_MAX_FDS 4u

@@ -162,6 +162,36 @@ func TestReadoptTellsAnew(t *testing.T) {
 	}
 }
 
+// A program gets a descriptor of its own memory, and none of what is not there.
+func TestShare(t *testing.T) {
+	p := newProgram()
+	s, _ := talk(t, p, 0)
+	memory := memfd(t, 2<<20, false)
+	s.send(0, &wire.Alloc{ID: 7, VA: 0, Size: 2 << 20, Kind: wire.KindVMM}, memory)
+	ask := func(q wire.Share) []int {
+		t.Helper()
+		s.send(0, &q)
+		_, m, fds, err := s.c.Recv()
+		t.Cleanup(func() { wire.CloseAll(fds) })
+		if got, ok := m.(*wire.Shared); err != nil || !ok || got.ID != q.ID {
+			t.Fatalf("received %+v, %v", m, err)
+		}
+		return fds
+	}
+	fds := ask(wire.Share{ID: 3, Alloc: 7})
+	var want, got unix.Stat_t
+	if len(fds) != 1 || unix.Fstat(memory, &want) != nil || unix.Fstat(fds[0], &got) != nil || got.Ino != want.Ino {
+		t.Fatalf("%d descriptors, of file %d, want %d", len(fds), got.Ino, want.Ino)
+	}
+	if fds := ask(wire.Share{ID: 4, Alloc: 8}); len(fds) != 0 {
+		t.Error("memory that nobody announced was shared")
+	}
+	p.CloseFiles()
+	if fds := ask(wire.Share{ID: 5, Alloc: 7}); len(fds) != 0 {
+		t.Error("memory that nobody holds was shared")
+	}
+}
+
 func TestRefusalAndEnd(t *testing.T) {
 	p := newProgram()
 	s, _ := talk(t, p, 0)

@@ -55,8 +55,9 @@
 // The package must not import any other package of this module.
 package wire
 
-// Version is the protocol version, in HELLO and WELCOME.
-const Version = 6
+// Version is the protocol version, in HELLO and WELCOME. A program in an image speaks the one that it was made with: a message that
+// only the program begins (SHARE) needs no new one.
+const Version = 5
 
 const (
 	// MaxPacket is the largest packet, header included, in bytes.
