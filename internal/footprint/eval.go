@@ -22,6 +22,7 @@ type machine struct {
 	bad     bool    // a uniform value has no result
 	dead    bool    // no thread comes to where the machine is
 	results []extent
+	beyond  bool // some access was boundless because of where its base lies
 
 	// Of programs that know contents of memory (known.go):
 	relied  []Range    // what was read of them
@@ -848,6 +849,7 @@ func (m *machine) place(at int64, b bounds, span int64, r *extent) {
 		hi += 1 << 62
 	}
 	if hi <= lo || hi > 1<<63 {
+		m.beyond = true
 		return
 	}
 	r.state, r.lo, r.hi = boxed, lo, hi

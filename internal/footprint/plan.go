@@ -35,6 +35,14 @@ type plan struct {
 	reads    []int32 // accesses that may see what was there before, in their order
 	writes   []int32 // accesses that change something, in their order
 	fixed    []int32 // of operations of the path: the register that holds the same; -1: none
+
+	// Of bases.go:
+	repeats bool      // launches can be remembered
+	bases   []int32   // offsets of parameters
+	baseOf  []int32   // of accesses: 1 + the base that they lie at; 0 = none
+	wayBase []int32   // of operations of the path, in the same way
+	key     []keyWord // what else of the parameters a launch depends on
+	least   int       // bytes of parameters
 }
 
 // A ppointer loads a register from 8 bytes of the parameters.
@@ -167,6 +175,7 @@ func (p *program) arrange(way *path, sharing bool) {
 	b.tree(list, 0)
 	b.accesses()
 	b.same(way)
+	b.movable(way)
 }
 
 func (b *planner) registers() {

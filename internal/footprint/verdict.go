@@ -10,9 +10,10 @@ import (
 // Evaluate finds what a launch reads and writes, and judges it. It allocates nothing once in
 // has been used for as large a kernel.
 func (s *Summary) Evaluate(l *Launch, in *Instance) {
-	*in = Instance{Reads: in.Reads[:0], Writes: in.Writes[:0], s: s, m: in.m}
+	in.reset(s)
 	m := &in.m
 	m.launch, m.bad, m.p = l, false, &s.prog
+	m.beyond, m.walk.tried = false, false
 	m.values, m.pieces = m.values[:0], m.pieces[:0]
 	if s.refused != NoCause && s.opaque {
 		in.unknown(s.refused, s.refusedAt)
@@ -41,6 +42,13 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 	in.ranges(s, l)
 	in.judge(s)
 	m.launch = nil
+}
+
+// reset makes room for a launch of a kernel.
+func (in *Instance) reset(s *Summary) {
+	in.Verdict, in.Cause, in.At, in.Witness = Unknown, NoCause, 0, Witness{}
+	in.Reads, in.Writes = in.Reads[:0], in.Writes[:0]
+	in.ReadsUnknown, in.WritesUnknown, in.unplaced, in.s = false, false, false, s
 }
 
 // evaluate finds the extents of all accesses.

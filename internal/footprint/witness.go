@@ -132,7 +132,9 @@ type walker struct {
 	in      []bool // loops whose first iteration the thread is in, or has left it from
 	thread  [numCoordinates]int64
 	log     []event
-	looks   int // accesses that were looked at
+	looks   int   // accesses that were looked at
+	tried   bool  // a witness was looked for
+	shown   int32 // the operation that is the address of the one that was found
 }
 
 // An event is an access that the thread surely makes.
@@ -355,7 +357,7 @@ func (in *Instance) witness(s *Summary, r, w int) bool {
 		return false
 	}
 	m.walk.grow(p, s.loops)
-	m.walk.looks = 0
+	m.walk.looks, m.walk.tried = 0, true
 	l := m.launch
 	var block, tid [3]int64
 	for try := range 2 {
@@ -433,9 +435,10 @@ func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
 	if ra.kind == isWrite || wa.kind == isRead || m.results[w].state != boxed || m.results[w].whole || m.results[w].region != 0 {
 		return false
 	}
+	wr := &m.results[w]
 	for _, e := range m.walk.log {
 		it := &items[e.item]
-		if it.kind != isRead || !in.live(s, e.lo, it.order) {
+		if it.kind != isRead || e.lo < wr.lo || e.lo >= wr.hi || !in.live(s, e.lo, it.order) {
 			continue
 		}
 		other, tid, ok := m.solve(w, e.lo)
@@ -505,5 +508,6 @@ func (in *Instance) found(r, w *pitem, b uint64) {
 	if r == w {
 		in.Cause = ReadModifyWrite
 	}
+	in.m.walk.shown = r.addr
 	in.Witness = Witness{Read: int(r.pos), Write: int(w.pos), Byte: b}
 }

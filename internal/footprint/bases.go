@@ -1,0 +1,258 @@
+package footprint
+
+import "slices"
+
+// A keyWord is 8 bytes of the parameters at a multiple of 8: those of mask say what a launch does.
+type keyWord struct {
+	off  int32
+	mask uint64
+}
+
+// maxKey bounds the bytes of parameters on which a launch that is remembered may depend.
+const maxKey = 1 << 13
+
+// A base is a pointer in the parameters of which nothing depends but where accesses lie: it is added to what they are made
+// from, and used in no other way. If all bases of two launches lie so that the same ranges meet, and everything else in
+// the parameters is the same, then one launch is the other one moved (recent.go).
+
+// movable finds the bases of a program and of the path that witnesses are looked for on, and what else of the parameters
+// either depends on.
+func (b *planner) movable(way *path) {
+	f := &flow{p: b.p, way: way, at: map[int32]int32{}}
+	if !f.parameters() {
+		return
+	}
+	for f.again = true; f.again; {
+		f.again = false
+		f.run()
+	}
+	index := make([]int32, len(f.offs)+1) // 1 + its number among those that are bases
+	for i, off := range f.offs {
+		if f.ok[i] {
+			b.bases = append(b.bases, off)
+			index[i+1] = int32(len(b.bases))
+			for j := range 8 {
+				f.used[int(off)+j] = false
+			}
+		}
+	}
+	for i := range b.p.accs {
+		b.baseOf = append(b.baseOf, index[f.regs[b.p.forms[b.p.accs[i].form].c]])
+	}
+	for _, k := range f.ways {
+		b.wayBase = append(b.wayBase, index[k])
+	}
+	for at := 0; at < len(f.used); at += 8 {
+		w := keyWord{off: int32(at)}
+		for j := range 8 {
+			if f.used[at+j] {
+				w.mask |= 0xff << (8 * j)
+			}
+		}
+		if w.mask != 0 {
+			b.key = append(b.key, w)
+		}
+	}
+	b.least = f.least
+	b.repeats = true
+}
+
+// A flow follows pointers from the parameters to where they are used. What is followed is 0: no pointer; else 1 + the
+// number of the one that it is the sum of, and something else.
+type flow struct {
+	p     *program
+	way   *path
+	offs  []int32 // of parameters of 64 bits
+	at    map[int32]int32
+	ok    []bool // they may be bases
+	again bool
+	regs  []int32
+	ways  []int32 // of operations of the path
+	used  []bool  // bytes
+	least int     // bytes that there must be
+}
+
+// parameters lists the pointers that may be bases: nothing else reads some of their bytes. False if that is too much.
+func (f *flow) parameters() bool {
+	type read struct{ off, n int64 }
+	var reads []read
+	for _, ops := range [...][]instr{f.p.ops, f.way.ops} {
+		for _, in := range ops {
+			if in.op == opParam {
+				reads = append(reads, read{in.imm, max(1, int64(in.w/8))})
+			}
+		}
+	}
+	for _, v := range f.p.vars {
+		if v.kind == vParam {
+			t := paramTable(v.imm)
+			reads = append(reads, read{t.lo(), t.hi() - t.lo()})
+		}
+	}
+	for _, r := range reads {
+		if r.off < 0 || r.n < 0 || r.off > maxKey || r.n > maxKey || r.off+r.n > maxKey {
+			return false
+		}
+		f.least = max(f.least, int(r.off+r.n))
+	}
+	f.used = make([]bool, (f.least+7)/8*8)
+	for _, r := range reads {
+		for i := r.off; i < r.off+r.n; i++ {
+			f.used[i] = true
+		}
+	}
+	for _, r := range reads {
+		if _, ok := f.at[int32(r.off)]; r.n == 8 && !ok {
+			f.at[int32(r.off)] = int32(len(f.offs))
+			f.offs = append(f.offs, int32(r.off))
+		}
+	}
+	f.ok = slices.Repeat([]bool{true}, len(f.offs))
+	cover := make([]int32, len(f.used)) // 1 + the parameter that a byte is of
+	for i, off := range f.offs {
+		for j := range int32(8) {
+			if c := cover[off+j]; c != 0 {
+				f.ok[i], f.ok[c-1] = false, false
+			}
+			cover[off+j] = int32(i) + 1
+		}
+	}
+	for _, r := range reads {
+		for i := r.off; i < r.off+r.n; i++ {
+			if c := cover[i]; c != 0 && (r.n != 8 || int64(f.offs[c-1]) != r.off) {
+				f.ok[c-1] = false
+			}
+		}
+	}
+	for _, v := range f.p.vars {
+		if v.kind != vParam {
+			continue
+		}
+		for i := paramTable(v.imm).lo(); i < paramTable(v.imm).hi(); i++ {
+			if c := cover[i]; c != 0 {
+				f.ok[c-1] = false
+			}
+		}
+	}
+	return true
+}
+
+// not says that something else depends on what is followed.
+func (f *flow) not(list ...int32) {
+	for _, k := range list {
+		if k != 0 && f.ok[k-1] {
+			f.ok[k-1] = false
+			f.again = true
+		}
+	}
+}
+
+// run follows all pointers that may still be bases.
+func (f *flow) run() {
+	p := f.p
+	f.regs = f.values(f.regs[:0], p.ops, 0)
+	f.ways = f.values(f.ways[:0], f.way.ops, 1)
+	reg := func(r int32) int32 { return f.regs[r] }
+	number := func(form int32) { f.not(reg(p.forms[form].c)) } // a form that is not an address
+	conditions := func(list []int32) {
+		for _, c := range list {
+			f.not(reg(c >> 1))
+		}
+	}
+	for _, t := range p.terms {
+		f.not(reg(t.coef))
+	}
+	for i := range p.args {
+		a := &p.args[i]
+		number(a.form)
+		conditions(p.lists[a.c0:a.c1])
+	}
+	for i := range p.checks {
+		number(p.checks[i].form)
+	}
+	for i := range p.guards {
+		g := &p.guards[i]
+		number(g.form)
+		if g.rest != 0 {
+			number(g.rest - 1)
+		}
+		if g.need != 0 {
+			number(g.need - 1)
+		}
+		if g.wrap != 0 {
+			f.not(reg(g.top))
+		}
+	}
+	for i := range p.exits {
+		x := &p.exits[i]
+		number(x.form)
+		number(x.rest)
+		f.not(reg(x.step))
+	}
+	for i := range p.congs {
+		number(p.congs[i].form)
+		f.not(reg(p.congs[i].r))
+	}
+	for i := range p.ctxs {
+		conditions(p.lists[p.ctxs[i].c0:p.ctxs[i].c1])
+	}
+	for i := range f.way.blocks {
+		if c := f.way.blocks[i].cond; c > 0 {
+			f.not(f.ways[c])
+		}
+	}
+	for i := range f.way.items {
+		f.not(f.ways[f.way.items[i].guard])
+	}
+}
+
+// values follows pointers through operations; those before first are none.
+func (f *flow) values(to []int32, ops []instr, first int) []int32 {
+	for i := range ops {
+		in := &ops[i]
+		var a, b, c int32
+		if n := in.op.arity(); i >= max(first, 1) {
+			if n > 0 {
+				a = to[in.a]
+			}
+			if n > 1 {
+				b = to[in.b]
+			}
+			if n > 2 {
+				c = to[in.c]
+			}
+		}
+		k := int32(0)
+		switch {
+		case in.op == opParam && in.w == 64:
+			if j := f.at[int32(in.imm)]; f.ok[j] {
+				k = j + 1
+			}
+		case in.op == opAdd && in.w == 64 && (a == 0 || b == 0):
+			k = a + b
+		case in.op == opSub && in.w == 64 && b == 0:
+			k = a
+		case in.op == opSelect && in.w == 64 && a == 0 && b == c:
+			k = b
+		case in.op == opHalving || in.op == opDrift: // it begins as a, and nobody knows how it goes on
+			k = a
+		default:
+			f.not(a, b, c)
+		}
+		to = append(to, k)
+	}
+	return to
+}
+
+// arity is how many arguments an operation may have.
+func (op xop) arity() int {
+	switch op {
+	case opNone, opConst, opParam, opGeometry, opThread, opCounter, opUnknown, opPhi, opSymbol:
+		return 0
+	case opNeg, opAbs, opNot, opZext, opSext, opTrunc, opPopc, opClz, opHalving, opDrift, opCurve:
+		return 1
+	case opSelect:
+		return 3
+	}
+	return 2
+}

@@ -1,0 +1,351 @@
+package footprint
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// A Recent remembers what launches do, for programs that make similar ones again and again: with the same geometry and the same
+// numbers, and with the same or with other pointers. What it says is what Evaluate says. It takes up to two megabytes
+// and allocates nothing once it has been used. The zero value remembers nothing yet. It is for one goroutine at a time; several
+// may have one each for the same summaries.
+//
+// An entry holds the ranges of a launch relative to its bases (bases.go). Bases whose ranges have addresses in common, or between
+// those of the other, are a cluster: they must keep their distances. A launch whose clusters
+// lie apart is the remembered one, each cluster moved by itself, because
+//
+//   - whatever is computed for a launch from something else than bases is the same, and addresses are sums of one base and that;
+//   - two accesses that meet are in one cluster, in both launches, and whether a search finds them apart depends on the distance alone;
+//   - a thread that is followed to find a witness makes its accesses within their extents, so only accesses of one cluster
+//     meet there, too. Where some access has no extent, nothing is kept that rests on a witness or on its absence.
+//
+// Launches of which contents of memory are known, and Contained ones, are not remembered; nor are those of kernels with variables
+// whose addresses are not known, and those that depend on where addresses end.
+type Recent struct {
+	Hits, Misses uint64 // launches that were remembered, or not
+
+	sets  [][recentWays]recentSlot
+	words []uint64 // entries, one behind the other, around and around
+	next  uint64   // words that were ever written
+
+	key      []uint64
+	bases    []uint64 // their values; base 0 is address 0
+	hulls    []hull
+	order    []int32
+	clusters []Range
+}
+
+type recentSlot struct {
+	s    *Summary
+	hash uint64
+	at   uint64 // of the words that were ever written
+}
+
+const (
+	recentWays  = 4
+	recentSets  = 1 << 11
+	recentWords = 1 << 18
+	recentMost  = 1 << 12 // words of an entry
+)
+
+// A hull is all that a launch touches by one base.
+type hull struct{ lo, hi uint64 }
+
+// The words of an entry: its head, the key, clusters (the first of their bases, where they begin and end), what else is in
+// clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin, end).
+const (
+	headVerdict = iota // and cause, flags, the base of the witness
+	headAt
+	headWitness
+	headByte
+	headCounts // of clusters, others, reads and writes, 16 bits each
+	headWords
+)
+
+// Evaluate is Summary.Evaluate.
+func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
+	pl := s.prog.plan
+	if pl == nil || !pl.repeats || l.Contained || len(l.Known) > 0 || len(l.Params) < max(s.paramBytes, pl.least) {
+		r.Misses++
+		s.Evaluate(l, in)
+		return
+	}
+	if r.sets == nil {
+		r.sets, r.words = make([][recentWays]recentSlot, recentSets), make([]uint64, recentWords)
+	}
+	hash := r.read(s, l)
+	set := &r.sets[hash%recentSets]
+	for i := range set {
+		x := &set[i]
+		if x.s == s && x.hash == hash && r.next-x.at <= recentWords && r.again(r.words[x.at%recentWords:], l, in) {
+			in.s = s
+			r.Hits++
+			return
+		}
+	}
+	r.Misses++
+	s.Evaluate(l, in)
+	if at, ok := r.keep(in); ok {
+		oldest := &set[0]
+		for i := range set[1:] {
+			if set[i+1].at < oldest.at || set[i+1].s == nil {
+				oldest = &set[i+1]
+			}
+		}
+		*oldest = recentSlot{s, hash, at}
+	}
+}
+
+// read finds the key of a launch and its bases.
+func (r *Recent) read(s *Summary, l *Launch) uint64 {
+	pl := s.prog.plan
+	p := l.Params
+	pair := func(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }
+	key := append(r.key[:0], pair(l.Grid[0], l.Block[0]), pair(l.Grid[1], l.Block[1]), pair(l.Grid[2], l.Block[2]),
+		pair(l.Shared, l.Cluster[0]), pair(l.Cluster[1], l.Cluster[2]))
+	for _, w := range pl.key {
+		var x uint64
+		if int(w.off)+8 <= len(p) {
+			x = binary.LittleEndian.Uint64(p[w.off:])
+		} else {
+			var last [8]byte
+			copy(last[:], p[w.off:])
+			x = binary.LittleEndian.Uint64(last[:])
+		}
+		key = append(key, x&w.mask)
+	}
+	if len(s.Globals) > 0 {
+		key = append(key, uint64(len(l.Globals)), uint64(truth(l.Globals != nil)))
+		for _, g := range l.Globals {
+			key = append(key, g.Lo)
+		}
+	}
+	r.key = key
+	h := uint64(len(s.Name))<<32 ^ uint64(len(s.prog.ops))<<16 ^ uint64(len(pl.bases))
+	for _, x := range key {
+		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xa0761d6478bd642f)
+		h = hi ^ lo
+	}
+	r.bases = append(r.bases[:0], 0)
+	for _, off := range pl.bases {
+		r.bases = append(r.bases, binary.LittleEndian.Uint64(p[off:]))
+	}
+	return h
+}
+
+// again makes an instance of an entry, if it is the same launch but for bases and its clusters lie apart.
+func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
+	n := headWords + len(r.key)
+	if len(e) < n || !slices.Equal(e[headWords:n], r.key) {
+		return false
+	}
+	counts := e[headCounts]
+	clusters, others := int(counts&0xffff), int(counts>>16&0xffff)
+	reads, writes := int(counts>>32&0xffff), int(counts>>48)
+	base := r.bases
+	rest := e[n+3*clusters:]
+	for ; others > 0; others, rest = others-1, rest[2:] {
+		if base[rest[0]&0xffff]-base[rest[0]>>16] != rest[1] {
+			return false
+		}
+	}
+	last, sorted := uint64(0), true
+	for x := e[n:]; clusters > 0; clusters, x = clusters-1, x[3:] {
+		lo, hi := base[x[0]]+x[1], base[x[0]]+x[2]
+		if lo >= hi || hi > 1<<63 {
+			return false
+		}
+		sorted = sorted && lo >= last
+		last = hi
+	}
+	if !sorted && !r.lieApart(e[n:], int(counts&0xffff)) {
+		return false
+	}
+	in.reset(nil)
+	v := e[headVerdict]
+	in.Verdict, in.Cause, in.At = Verdict(v), Cause(v>>8), int(e[headAt])
+	if in.Verdict == NotIdempotent {
+		w := e[headWitness]
+		in.Witness = Witness{Read: int(int32(w)), Write: int(int32(w >> 32)), Byte: base[v>>32] + e[headByte]}
+	}
+	list := in.Reads
+	for ; reads > 0; reads, rest = reads-1, rest[3:] {
+		b := base[rest[0]]
+		list = append(list, Range{b + rest[1], b + rest[2]})
+	}
+	in.Reads, list = list, in.Writes
+	for ; writes > 0; writes, rest = writes-1, rest[3:] {
+		b := base[rest[0]]
+		list = append(list, Range{b + rest[1], b + rest[2]})
+	}
+	in.Writes = list
+	if v>>16&3 != 0 {
+		in.guess(nil, l, v>>16&1 != 0, v>>16&2 != 0)
+	}
+	in.finish()
+	return true
+}
+
+// lieApart reports whether no two clusters have addresses in common, in whatever order they lie.
+func (r *Recent) lieApart(e []uint64, n int) bool {
+	list := r.clusters[:0]
+	for ; n > 0; n, e = n-1, e[3:] {
+		b := r.bases[e[0]]
+		x := Range{b + e[1], b + e[2]}
+		if n > 16 {
+			list = append(list, x)
+			continue
+		}
+		for _, y := range list {
+			if x.Lo < y.Hi && y.Lo < x.Hi {
+				return false
+			}
+		}
+		list = append(list, x)
+	}
+	r.clusters = list
+	if len(list) <= 16 {
+		return true
+	}
+	slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	for i := 1; i < len(list); i++ {
+		if list[i].Lo < list[i-1].Hi {
+			return false
+		}
+	}
+	return true
+}
+
+// keep writes the entry of an instance that was just evaluated, and says where; false if it cannot be remembered.
+func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
+	m := &in.m
+	pl := m.plan
+	if in.Cause == BadLaunch || m.bad || m.beyond || m.walk.tried && (in.ReadsUnknown || in.WritesUnknown) {
+		return 0, false
+	}
+	r.hulls = resize(r.hulls, len(r.bases))
+	clear(r.hulls)
+	for i := range m.results {
+		x := &m.results[i]
+		if x.region != 0 && x.state != never {
+			return 0, false
+		}
+		if x.state != boxed {
+			continue
+		}
+		h := &r.hulls[pl.baseOf[i]]
+		if h.hi == 0 {
+			*h = hull{x.lo, x.hi}
+		} else {
+			h.lo, h.hi = min(h.lo, x.lo), max(h.hi, x.hi)
+		}
+	}
+	shown := int32(0)
+	if in.Verdict == NotIdempotent {
+		shown = pl.wayBase[m.walk.shown]
+		if h := r.hulls[shown]; in.Witness.Byte < h.lo || in.Witness.Byte >= h.hi {
+			return 0, false
+		}
+	}
+	if room := recentWords - int(r.next%recentWords); room < recentMost {
+		r.next += uint64(room)
+	}
+	e := &entry{words: r.words[r.next%recentWords:][:recentMost]}
+	flags := uint64(truth(in.ReadsUnknown)&1 | truth(in.WritesUnknown)&2)
+	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
+		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
+	e.add(r.key...)
+	counts := r.clustered(e)
+	counts |= r.ranges(e, m, pl.readers)<<32 | r.ranges(e, m, pl.writers)<<48
+	e.words[headCounts] = counts
+	at = r.next
+	r.next += uint64(e.n) // even if it is not complete: what was there is gone
+	return at, !e.full
+}
+
+// An entry is one that is being written.
+type entry struct {
+	words []uint64
+	n     int
+	full  bool
+}
+
+func (e *entry) add(list ...uint64) {
+	if e.n+len(list) > len(e.words) {
+		e.full = true
+		return
+	}
+	e.n += copy(e.words[e.n:], list)
+}
+
+// clustered writes the clusters, and what else is in them.
+func (r *Recent) clustered(e *entry) uint64 {
+	order := r.order[:0]
+	for i, h := range r.hulls {
+		if h.hi != 0 {
+			order = append(order, int32(i))
+		}
+	}
+	r.order = order
+	if len(order) <= 12 {
+		for i := 1; i < len(order); i++ {
+			x := order[i]
+			j := i
+			for ; j > 0 && r.hulls[order[j-1]].lo > r.hulls[x].lo; j-- {
+				order[j] = order[j-1]
+			}
+			order[j] = x
+		}
+	} else {
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(r.hulls[a].lo, r.hulls[b].lo) })
+	}
+	var clusters, others uint64
+	for i := 0; i < len(order); {
+		first := order[i]
+		lo, hi := r.hulls[first].lo, r.hulls[first].hi
+		for i++; i < len(order) && r.hulls[order[i]].lo < hi; i++ {
+			hi = max(hi, r.hulls[order[i]].hi)
+		}
+		e.add(uint64(first), lo-r.bases[first], hi-r.bases[first])
+		clusters++
+	}
+	for i := 0; i < len(order); {
+		first := order[i]
+		hi := r.hulls[first].hi
+		for i++; i < len(order) && r.hulls[order[i]].lo < hi; i++ {
+			x := order[i]
+			hi = max(hi, r.hulls[x].hi)
+			e.add(uint64(x)|uint64(first)<<16, r.bases[x]-r.bases[first])
+			others++
+		}
+	}
+	return clusters | others<<16
+}
+
+// ranges writes what some accesses touch; how many ranges that are. Those of one base that touch are one.
+func (r *Recent) ranges(e *entry, m *machine, list []int32) uint64 {
+	n := uint64(0)
+	for _, i := range list {
+		x := &m.results[i]
+		if x.state != boxed {
+			continue
+		}
+		k := m.plan.baseOf[i]
+		b := r.bases[k]
+		m.each(x, func(lo, hi uint64) bool {
+			if n > 0 && !e.full {
+				last := e.words[e.n-3:][:3]
+				if from, to := b+last[1], b+last[2]; last[0] == uint64(k) && lo <= to && from <= hi {
+					last[1], last[2] = min(from, lo)-b, max(to, hi)-b
+					return true
+				}
+			}
+			e.add(uint64(k), lo-b, hi-b)
+			n++
+			return true
+		})
+	}
+	return n
+}
