@@ -16,6 +16,7 @@ traces = json.loads((out / "traces.json").read_text()) if (out / "traces.json").
 total, opaque = bench["total"], bench["without_ptx"]
 bench_latency = json.loads((out / "latency.json").read_text())
 latency = bench_latency["latency"]
+recorded = bench_latency["latency_recorded"]
 
 
 def n(x):
@@ -68,10 +69,15 @@ table(["figure", "measured", "limit", ""], [
     ["false negatives among mutants", f"{n(mutants['false_negatives'])} of {n(mutants['idempotent'])}, {share(mutants['false_negatives'], mutants['idempotent'])}", "–", ""],
     ["instances said not to be idempotent, and are", n(truth["refuted"] + mutants["refuted"]), "0", met(truth["refuted"] + mutants["refuted"] == 0)],
     ["instances that accessed a byte that was not foreseen", n(truth["missed_ranges"] + mutants["missed_ranges"]), "0", met(truth["missed_ranges"] + mutants["missed_ranges"] == 0)],
-    ["one evaluation, median", seconds(latency["p50_ns"]), "–", ""],
-    ["one evaluation, p99", seconds(latency["p99_ns"]), "≤ 1 µs", met(latency["p99_ns"] <= 1000)],
-    ["one evaluation with known contents, p99", seconds(bench_latency["latency_known"]["p99_ns"]), "–", ""],
-    ["one evaluation, slowest", f"{seconds(latency['max_ns'])} ({latency['slowest']})", "≤ 5 µs", met(latency["max_ns"] <= 5000)],
+    ["one launch in the programs' order, median", seconds(recorded["p50_ns"]), "–", ""],
+    ["one launch in the programs' order, p99", seconds(recorded["p99_ns"]), "≤ 1 µs", met(recorded["p99_ns"] <= 1000)],
+    ["one launch in the programs' order, slowest", f"{seconds(recorded['max_ns'])} ({recorded['slowest']})", "≤ 5 µs", met(recorded["max_ns"] <= 5000)],
+    [f"of them, remembered from a launch before ({share(recorded['remembered'], recorded['launches'])}), p99", seconds(recorded["remembered_p99_ns"]), "–", ""],
+    [f"of them, the others ({share(recorded['launches'] - recorded['remembered'], recorded['launches'])}), p99", seconds(recorded["others_p99_ns"]), "–", ""],
+    ["one instance with nothing remembered, median", seconds(latency["p50_ns"]), "–", ""],
+    ["one instance with nothing remembered, p99", seconds(latency["p99_ns"]), "≤ 1 µs", met(latency["p99_ns"] <= 1000)],
+    ["one instance with nothing remembered, slowest", f"{seconds(latency['max_ns'])} ({latency['slowest']})", "≤ 5 µs", met(latency["max_ns"] <= 5000)],
+    ["one instance with known contents, p99", seconds(bench_latency["latency_known"]["p99_ns"]), "–", ""],
     ["allocations of an evaluation", f"{latency['allocations']:.3f}", "0", met(latency["allocations"] < 0.001)],
 ])
 
@@ -91,7 +97,8 @@ print(f"- *Undecided*: {n(truth['undecided'])} instances and {n(mutants['undecid
 print(f"- *Set apart*: kernels that are never idempotent by definition (they print, look at clocks, wait for other blocks, …), in instances that clobbered nothing: {counts(total['excluded'])}. They are in no denominator either.")
 print("- *Contents known*: each launch is judged twice. The second time the contents of those buffers are given that the program fills with indices, pointers or numbers of its own, as long as no earlier launch may have written them: by its footprint, or, where that has no bound, any buffer that it has a pointer to. No live caller gives contents yet. A false positive or a missed byte of either verdict counts.")
 print(f"- Why instances have no verdict or are not idempotent: {counts(total['causes'])}.")
-print(f"- Latency: each of {n(latency['instances'])} instances is evaluated in five batches of 16, and the mean of its best batch counts; the distribution is over instances.\n")
+print(f"- Latency with nothing remembered: each of {n(latency['instances'])} instances is evaluated in five batches of 16, and the mean of its best batch counts; the distribution is over instances, however often a program made them.")
+print(f"- Latency in the programs' order: {n(recorded['launches'])} launches, each program with a `footprint.Recent` that begins with nothing. {n(recorded['remembered'])} ({share(recorded['remembered'], recorded['launches'])}) were remembered: the kernel had been launched with the same geometry and numbers before, with the same or other pointers (median {seconds(recorded['remembered_p50_ns'])}). The rest was evaluated and written down (median {seconds(recorded['others_p50_ns'])}). Every launch is timed by itself, the clock included, and the best of seven rounds counts; equal launches of a program, of which the corpus has one and their number, count as made right after the first one. Programs of the corpus end after a few steps: one that runs for hours has a larger share of launches that are remembered.\n")
 
 print("## Kernels without PTX\n")
 if opaque["kernels"]:

@@ -30,6 +30,7 @@
 //	overlap.go   whether two strided boxes can meet
 //	verdict.go   what may be read before it is written
 //	witness.go   proof that an instance is not idempotent
+//	bases.go     pointers that a launch may be moved by; recent.go, launches that were evaluated before
 //	explain.go   how a range was found, for people; condition.go, on what the verdict depends
 //	codec.go     summaries as bytes; check.go, what of them is accepted; cache.go, where they are kept
 //

@@ -98,6 +98,11 @@ func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	}
 }
 
+// Forget makes r remember nothing, and keep its memory.
+func (r *Recent) Forget() {
+	clear(r.sets)
+}
+
 // read finds the key of a launch and its bases.
 func (r *Recent) read(s *Summary, l *Launch) uint64 {
 	pl := s.prog.plan

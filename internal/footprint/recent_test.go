@@ -90,3 +90,99 @@ func TestRecent(t *testing.T) {
 		t.Errorf("%v, %d moved: the test has become weak", hits, moved)
 	}
 }
+
+// A pointer that is used for something else than where accesses lie is no base: whether a launch is a moved one depends on it.
+func TestBases(t *testing.T) {
+	for _, x := range []struct {
+		name, code string
+		bases      []int32
+	}{
+		{"addresses", "ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{0, 8}},
+		{"a null check", "setp.eq.s64 %p1, %rd2, 0; @%p1 bra DONE; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{0}},
+		{"a predicate", "setp.lt.u64 %p1, %rd1, %rd2; ld.global.u32 %r2, [%rd4]; @%p1 st.global.u32 [%rd4], %r2; st.global.u32 [%rd5], 0;", nil},
+		{"an alignment", "and.b64 %rd6, %rd1, 15; setp.ne.s64 %p1, %rd6, 0; @%p1 bra DONE; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{8}},
+		{"a distance", "sub.s64 %rd6, %rd2, %rd1; shl.b64 %rd6, %rd6, 1; add.s64 %rd6, %rd5, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", nil},
+		{"a size", "cvt.u32.u64 %r3, %rd2; mul.wide.u32 %rd6, %r3, %r1; add.s64 %rd6, %rd1, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", []int32{0}},
+		{"a half", "ld.param.u32 %r3, [b+4]; mul.wide.u32 %rd6, %r3, 4; add.s64 %rd6, %rd4, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{0}},
+		{"a choice", "setp.lt.u32 %p1, %r1, 2; selp.b64 %rd6, %rd1, %rd2, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", nil},
+		{"a choice at the same base", "setp.lt.u32 %p1, %r9, 2; selp.b64 %rd6, %rd1, %rd4, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{8}},
+	} {
+		m, err := ptx.Parse("bases.ptx", []byte(`.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+{
+	.reg .pred %p<3>;
+	.reg .b32 %r<10>;
+	.reg .b64 %rd<9>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u64 %rd2, [b];
+	ld.param.u32 %r9, [n];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd3, %r1, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	add.s64 %rd5, %rd2, %rd3;
+	`+x.code+`
+DONE:
+	ret;
+}
+`))
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		list, err := Summarise(m)
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		s := list[0]
+		if !slices.Equal(s.prog.plan.bases, x.bases) {
+			t.Errorf("%s: bases %v, want %v", x.name, s.prog.plan.bases, x.bases)
+		}
+		var recent Recent
+		var one, other Instance
+		places := []uint64{0, 2, 8, 16, 24, 48, 1 << 32, 1<<32 + 8, 1<<32 + 64, 1 << 33, 3 << 33, 5 << 33, 7 << 40}
+		for _, a := range places {
+			for _, b := range places {
+				l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: appendUint(appendUint(appendUint(nil, a, 8), b, 8), uint64(a%3), 4)}
+				recent.Evaluate(s, l, &one)
+				s.Evaluate(l, &other)
+				if bad := different(&one, &other); bad != "" {
+					t.Fatalf("%s, a %x, b %x: %s", x.name, a, b, bad)
+				}
+			}
+		}
+		if len(x.bases) > 0 && recent.Hits < 20 {
+			t.Errorf("%s: %d remembered", x.name, recent.Hits)
+		}
+	}
+}
+
+// Whatever is written over what was remembered, it is never taken for something else; and nothing is allocated.
+func TestRecentIsBounded(t *testing.T) {
+	s := summaryOf(t, "axpy")
+	_, line := kernelIn(t, "axpy")
+	l := launchOf(t, line)
+	var recent Recent
+	var one, other Instance
+	next := uint32(0)
+	some := func() {
+		for range 1000 {
+			next = next*1664525 + 1013904223
+			l.Grid[0] = 1 + next>>18
+			recent.Evaluate(s, l, &one)
+		}
+	}
+	for range 40 {
+		some()
+		s.Evaluate(l, &other)
+		if bad := different(&one, &other); bad != "" {
+			t.Fatal(bad)
+		}
+	}
+	if recent.next < 2*recentWords {
+		t.Errorf("%d words were written: nothing was written over", recent.next)
+	}
+	if n := testing.AllocsPerRun(10, some); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -53,6 +53,8 @@ type Program struct {
 	known   map[trace.Digest]map[string]*footprint.Summary
 	kernels map[uint32]*kernel
 	allocs  []footprint.Range // of state; nil when it is to be made anew
+	recent  footprint.Recent
+	launch  footprint.Launch // in hand
 	inst    footprint.Instance
 }
 
@@ -164,7 +166,8 @@ func (p *Program) Launch(l *trace.Launch, e *Effect) {
 			p.allocs = append(p.allocs, footprint.Range{Lo: a.Addr, Hi: a.Addr + a.Bytes})
 		}
 	}
-	k.summary.Evaluate(&footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}, &p.inst)
+	p.launch = footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}
+	p.recent.Evaluate(k.summary, &p.launch, &p.inst)
 	e.Name = k.told.Name
 	e.Reads = append(e.Reads, p.inst.Reads...)
 	e.Writes = append(e.Writes, p.inst.Writes...)

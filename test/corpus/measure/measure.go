@@ -45,7 +45,8 @@ type Measurement struct {
 	shown map[string]*Mistake // false negatives, by application, kernel and reason
 	clock clock
 
-	knowing clock // of evaluations with contents of memory
+	knowing  clock // of evaluations with contents of memory
+	recorded sequence
 }
 
 // New begins a measurement.
@@ -59,6 +60,7 @@ func (m *Measurement) Report() *Report {
 	m.r.Total.finish()
 	m.r.Opaque.finish()
 	m.r.Latency, m.r.LatencyKnown = m.clock.latency(), m.knowing.latency()
+	m.r.LatencyRecorded = m.recorded.latency()
 	return m.r
 }
 
@@ -76,6 +78,7 @@ func (m *Measurement) first(key string) bool {
 // Application measures every launch of an application.
 func (m *Measurement) Application(ctx context.Context, a *corpus.Application) error {
 	j := &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+	j.recorded = make([]recorded, len(a.Launches))
 	j.tables = newTables(a)
 	if j.contents, j.err = j.known(j.tables); j.err != nil {
 		return fmt.Errorf("%s: %w", a.Name, j.err)
@@ -94,6 +97,7 @@ func (m *Measurement) Application(ctx context.Context, a *corpus.Application) er
 	m.r.Applications = append(m.r.Applications, j.row)
 	m.clock.measure(a.Name, j.evaluations)
 	m.knowing.measure(a.Name, j.knowing)
+	m.recorded.measure(a.Name, j.recorded)
 	return nil
 }
 
@@ -113,6 +117,7 @@ type job struct {
 	modules     map[string]*module
 	evaluations []evaluation
 	knowing     []evaluation // with contents
+	recorded    []recorded   // by their numbers; those of kernels without PTX are none
 	tables      *tables
 	done        int
 	err         error
@@ -212,6 +217,7 @@ func (w *worker) launch(i int) error {
 	fresh := w.first(w.a.Key(l, string(d[:])))
 	s.Evaluate(fl, &w.in)
 	w.count(w.r.Total, func(r *Row) { r.instance(d, s.Class, l.Count, &w.in, fresh) })
+	w.recorded[i] = recorded{evaluation{s, fl, i}, l.Count}
 	if !fresh {
 		return nil
 	}

@@ -134,10 +134,12 @@ type Report struct {
 	FalseNegativesKnown []*Mistake `json:"false_negatives_known"` // the same with contents of memory known
 	LatencyKnown        Latency    `json:"latency_known"`         // of instances of which some memory is known
 	Missed              []*Mistake `json:"missed_ranges"`
+
+	LatencyRecorded LatencyRecorded `json:"latency_recorded"` // of launches, by footprint.Recent
 }
 
-// Latency is how long it takes to evaluate an instance, in nanoseconds. Each was evaluated in batches; the mean of its best
-// batch counts, so that other work on the machine does not.
+// Latency is how long it takes to evaluate an instance of which nothing is remembered, in nanoseconds. Each was evaluated in batches; the
+// mean of its best batch counts, so that other work on the machine does not.
 type Latency struct {
 	Instances   int     `json:"instances"`
 	P50         float64 `json:"p50_ns"`
@@ -145,4 +147,21 @@ type Latency struct {
 	Max         float64 `json:"max_ns"`
 	Slowest     string  `json:"slowest"`
 	Allocations float64 `json:"allocations"` // of one evaluation
+}
+
+// LatencyRecorded is how long the launches of programs take in the order in which they were made, in nanoseconds: each program with a footprint.Recent
+// that begins with nothing. Each launch is timed by itself, the clock included; the best of several rounds counts. A trace of the corpus has equal launches
+// of a program once, with their number: they count as made right after the first one.
+type LatencyRecorded struct {
+	Launches      uint64  `json:"launches"`
+	Remembered    uint64  `json:"remembered"` // of them, those that need no evaluation
+	P50           float64 `json:"p50_ns"`     // of all
+	P99           float64 `json:"p99_ns"`
+	Max           float64 `json:"max_ns"`
+	Slowest       string  `json:"slowest"`
+	RememberedP50 float64 `json:"remembered_p50_ns"`
+	RememberedP99 float64 `json:"remembered_p99_ns"`
+	OthersP50     float64 `json:"others_p50_ns"`
+	OthersP99     float64 `json:"others_p99_ns"`
+	Allocations   float64 `json:"allocations"` // of one
 }
