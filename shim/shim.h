@@ -210,7 +210,7 @@ struct hf_block {
 	struct hf_slab *slab;
 	bool queued, told;     /* ALLOC is in the outbox; was sent */
 	bool imported;         /* came by MAP: the real driver does not export it again */
-	bool exported;         /* by the program: another process may have it */
+	bool exported;         /* by the program: others use this very memory */
 	bool mapped;           /* our own mapping is in place */
 	bool keep;             /* allocated inside a capture: lives as long as the process */
 	bool idle;             /* pool: freed and ready for reuse */

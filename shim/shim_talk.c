@@ -951,7 +951,7 @@ static CUresult rehome(struct hf_block *b)
 	return r;
 }
 
-/* What another process has stays where it is: its contents are not only ours. */
+/* What others use as well stays where it is. */
 static bool to_rehome(const struct hf_block *b, bool shareable)
 {
 	return b->imported && b->handle && !b->exported && (!shareable || (b->kind == HF_KIND_VMM && b->prop.requestedHandleTypes & 1));

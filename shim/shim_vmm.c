@@ -288,6 +288,28 @@ CUresult hf_cuMemGetAllocationPropertiesFromHandle(void *prop, CUhandle name)
 	return r;
 }
 
+/* From now on others use that very memory: no copy can take its place. */
+static void note_exported(CUhandle name)
+{
+	pthread_mutex_lock(&hf_mem_lock);
+	struct hf_block *b = named(name);
+	if (b)
+		b->exported = true;
+	pthread_mutex_unlock(&hf_mem_lock);
+}
+
+static void note_exported_range(CUdeviceptr p, size_t size)
+{
+	pthread_mutex_lock(&hf_mem_lock);
+	struct hf_block *b = hf_block_at(p);
+	if (b)
+		b->exported = true;
+	for (size_t i = 0; i < hf_nmaps; i++)
+		if (hf_maps[i]->va < p + size && p < hf_maps[i]->va + hf_maps[i]->size)
+			hf_maps[i]->b->exported = true;
+	pthread_mutex_unlock(&hf_mem_lock);
+}
+
 CUresult hf_cuMemExportToShareableHandle(void *out, CUhandle name, int type, unsigned long long flags)
 {
 	struct hf_sharer sharer = { .left = HF_SHARE_MS * 1000000ull, .fd = -1 };
@@ -298,12 +320,11 @@ CUresult hf_cuMemExportToShareableHandle(void *out, CUhandle name, int type, uns
 		struct hf_block *b = named(name);
 		bool refused = b && !(b->prop.requestedHandleTypes & type);
 		CUhandle h = b ? b->handle : tagged(name) ? 0 : name;
-		uint64_t id = b ? b->id : 0;
-		bool imported = b && b->imported;
+		uint64_t id = b && b->imported ? b->id : 0;
 		size = b ? b->size : 0;
 		pthread_mutex_unlock(&hf_mem_lock);
 		r = refused || !h ? CUDA_ERROR_INVALID_VALUE : real_cuMemExportToShareableHandle(out, h, type, flags);
-		if (r != CUDA_SUCCESS && !refused && h && imported && out && type == 1 && !flags) {
+		if (r != CUDA_SUCCESS && !refused && h && id && out && type == 1 && !flags) {
 			/* It was away and came back by a descriptor; the daemon has it, and it is of the same memory. */
 			int fd = hf_share(&sharer, id);
 			if (fd == HF_SHARE_AGAIN) {
@@ -316,12 +337,8 @@ CUresult hf_cuMemExportToShareableHandle(void *out, CUhandle name, int type, uns
 				r = CUDA_SUCCESS;
 			}
 		}
-		if (r == CUDA_SUCCESS && b) {
-			pthread_mutex_lock(&hf_mem_lock);
-			if ((b = hf_block_by_id(id)))
-				b->exported = true;
-			pthread_mutex_unlock(&hf_mem_lock);
-		}
+		if (r == CUDA_SUCCESS)
+			note_exported(name);
 		break;
 	}
 	hf_share_end(&sharer);
@@ -351,12 +368,17 @@ CUresult hf_cuMulticastCreate(void *handle, void *prop)
 CUresult hf_cuMulticastBindMem(CUhandle mc, size_t mcOffset, CUhandle name, size_t offset, size_t size, unsigned long long flags)
 {
 	CUhandle h = real_handle(name);
-	return h ? real_cuMulticastBindMem(mc, mcOffset, h, offset, size, flags) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = h ? real_cuMulticastBindMem(mc, mcOffset, h, offset, size, flags) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		note_exported(name);
+	return r;
 }
 
 CUresult hf_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t size, int type, unsigned long long flags)
 {
 	CUresult r = real_cuMemGetHandleForAddressRange(handle, p, size, type, flags);
+	if (r == CUDA_SUCCESS)
+		note_exported_range(p, size);
 	if (r == CUDA_SUCCESS && hf_attached)
 		hf_caveat(HF_CAVEAT_EXPORTED, HF_CAVEAT_BLOCKS_FULL, 130, p,
 			"cuMemGetHandleForAddressRange: %zu bytes at 0x%llx may be used by another device", size, p);

@@ -843,13 +843,14 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(theirs)
+	p.ok("dmabuf %d 4096", vas[5]+mib)
 	p.ok("write %d 17", vas[3])
 	p.send("export %d", handles[3])
 	question(3)
 	h.drop()
 	h, asked = d.take(), 0
 	h.until("ADOPTED", func() bool { return h.adopted != nil })
-	if h.adopted.Lost != 3*2*mib || h.allocs[ids[0]] != nil || h.allocs[ids[3]] == nil {
+	if h.adopted.Lost != 4*2*mib || h.allocs[ids[0]] != nil || h.allocs[ids[5]] != nil || h.allocs[ids[3]] == nil {
 		t.Errorf("%+v", h.adopted)
 	}
 	exported("by the next daemon", inode(h.fds[ids[3]]))
@@ -861,7 +862,7 @@ func TestExport(t *testing.T) {
 	if _, err := unix.Pread(theirs, word[:], 0); err != nil || binary.LittleEndian.Uint64(word[:]) != 4711 {
 		t.Errorf("exported memory is not shared any more: %v, %v", word, err)
 	}
-	for _, i := range []int{0, 1, 2} { // let go of, so that nothing stays behind when all is released
+	for _, i := range []int{0, 1, 2, 5} { // let go of, so that nothing stays behind when all is released
 		p.ok("unmap %d %d", vas[i], 2*mib)
 		p.ok("release %d", handles[i])
 	}

@@ -20,7 +20,8 @@ extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCur
 	cuMemPoolGetAttribute(void *, int, void *), cuMemPoolSetAttribute(void *, int, void *), cuDeviceGetDefaultMemPool(void **, int),
 	cuMemCreate(ptr *, size_t, void *, unsigned long long), cuMemRelease(ptr), cuMemAddressReserve(ptr *, size_t, size_t, ptr, unsigned long long),
 	cuMemMap(ptr, size_t, size_t, ptr, unsigned long long), cuMemUnmap(ptr, size_t), cuMemSetAccess(ptr, size_t, void *, size_t),
-	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long), cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
+	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long), cuMemGetHandleForAddressRange(void *, ptr, size_t, int, unsigned long long),
+	cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
 	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 /* of the fake driver only */
 extern void fake_busy(int) __attribute__((weak)), fake_late(int) __attribute__((weak));
@@ -277,6 +278,11 @@ int main(int argc, char **argv)
 			if (!r && (fstat(fd, &st) || close(fd)))
 				r = -1;
 			printf("%d %llu\n", r, (unsigned long long)st.st_ino);
+		} else if (!strcmp(word, "dmabuf")) { /* va size */
+			int fd = -1;
+			r = cuMemGetHandleForAddressRange(&fd, a, b, 1, 0);
+			close(fd);
+			printf("%d\n", r);
 		} else if (!strcmp(word, "types")) { /* as which handles what is at a may be exported */
 			r = cuPointerGetAttribute(&v, 14, a);
 			printf("%d %llu\n", r, (unsigned long long)v);
