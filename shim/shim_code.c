@@ -1,6 +1,7 @@
 /*
  * What code modules hold, and the kernels in it. Of code only what can be analysed is kept, PTX; programs free their images right
- * after loading, so it is a copy. By the digest of a cubin others may find the PTX that it was made from.
+ * after loading, so it is a copy. ptxas leaves its input in a cubin when it keeps line numbers (-lineinfo, as Triton does); by the
+ * digest of another cubin others may find the PTX that it was made from.
  *
  * The table of kernels is read without a lock: launches look into it. It only grows; a kernel that is gone leaves its record behind,
  * because a launch may hold it.
@@ -26,7 +27,7 @@ struct code {
 	uint64_t id, bytes, size; /* bytes of the image; of copy */
 	void *handle, *ctx;       /* ctx NULL: a library */
 	uint32_t kind, call;
-	bool outline;
+	bool outline, assembled;   /* copy: the outline; the PTX that a cubin was assembled from */
 	uint8_t *copy, digest[32]; /* digest: of a cubin, which is not copied */
 };
 static struct code *codes, **codes_end = &codes;
@@ -43,6 +44,46 @@ static uint32_t u32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; 
 static uint64_t u64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 /* ---- images ---- */
+
+static const uint8_t *section(const uint8_t *elf, unsigned i) { return elf + u64(elf + 40) + (uint64_t)i * u16(elf + 58); } /* e_shoff, e_shentsize */
+
+/* The size of an ELF file that has been found good: ptxas puts program headers behind everything else. */
+static uint64_t elf_size(const uint8_t *elf)
+{
+	unsigned n = u16(elf + 60); /* e_shnum */
+	uint64_t size = u64(elf + 40) + (uint64_t)u16(elf + 58) * n, end = u64(elf + 32) + (uint64_t)u16(elf + 54) * u16(elf + 56); /* e_phoff, e_phentsize, e_phnum */
+	if (elf[4] != 2 || u16(elf + 58) < 64) /* not of 64 bits */
+		return 0;
+	if (end > size)
+		size = end;
+	for (unsigned i = 1; i < n; i++) {
+		const uint8_t *s = section(elf, i);
+		end = u64(s + 24) + u64(s + 32); /* sh_offset, sh_size */
+		if (u32(s + 4) != 8 && end > size) /* SHT_NOBITS */
+			size = end;
+	}
+	return size;
+}
+
+/* The PTX that the assembler left in a cubin: its lines, with zeros behind them. */
+static const uint8_t *assembled_from(const uint8_t *elf, uint64_t size, uint64_t *length)
+{
+	static const char name[] = ".nv_debug_ptx_txt";
+	unsigned n = u16(elf + 60), names = u16(elf + 62); /* e_shstrndx */
+	if (names >= n)
+		return NULL;
+	uint64_t strings = u64(section(elf, names) + 24), room = u64(section(elf, names) + 32);
+	if (strings > size || room > size - strings)
+		return NULL;
+	for (unsigned i = 1; i < n; i++) {
+		const uint8_t *s = section(elf, i);
+		uint64_t at = u64(s + 24);
+		*length = u64(s + 32);
+		if (u32(s) <= room && room - u32(s) >= sizeof name && !memcmp(elf + strings + u32(s), name, sizeof name))
+			return u32(s + 4) != 8 && at <= size && *length <= size - at ? elf + at : NULL;
+	}
+	return NULL;
+}
 
 /* What the program passes as code: an ELF, a fat binary (or its wrapper), or text. The driver has read it just the same. */
 uint32_t hf_image_kind(const void **image, uint64_t *size)
@@ -61,7 +102,7 @@ uint32_t hf_image_kind(const void **image, uint64_t *size)
 		return HF_MODULE_FATBIN;
 	}
 	if (!memcmp(p, "\177ELF", 4)) {
-		*size = u64(p + 40) + (uint64_t)u16(p + 58) * u16(p + 60); /* e_shoff + e_shentsize * e_shnum */
+		*size = elf_size(p);
 		return HF_MODULE_CUBIN;
 	}
 	*size = strlen((const char *)p);
@@ -104,6 +145,8 @@ static uint64_t entries(const uint8_t *image, uint64_t size, bool outline, uint8
 static void copy_code(struct code *c, const uint8_t *image, uint64_t size)
 {
 	uint64_t n = size;
+	if (!n)
+		return;
 	switch (c->kind) {
 	case HF_MODULE_FATBIN:
 		n = entries(image, size, false, NULL);
@@ -113,12 +156,16 @@ static void copy_code(struct code *c, const uint8_t *image, uint64_t size)
 		}
 		break;
 	case HF_MODULE_CUBIN:
-		if (n <= LARGEST_CUBIN) {
-			hf_sha256(image, n, c->digest);
-			return;
+		if (n > LARGEST_CUBIN) {
+			c->outline = true;
+			n = PIECE;
+			break;
 		}
-		c->outline = true;
-		n = PIECE;
+		hf_sha256(image, n, c->digest);
+		image = assembled_from(image, size, &n);
+		if (!image)
+			return;
+		c->assembled = true;
 		break;
 	case HF_MODULE_PTX:
 		break;
@@ -150,7 +197,7 @@ static void drop_copy(struct code *c)
 static void tell_code(const struct code *c, bool code)
 {
 	uint64_t size = code ? c->size : 0;
-	struct hf_rec_module *m = hf_tap_begin(HF_REC_MODULE, c->outline ? HF_REC_OUTLINE_FLAG : 0, sizeof *m);
+	struct hf_rec_module *m = hf_tap_begin(HF_REC_MODULE, (c->outline ? HF_REC_OUTLINE_FLAG : 0) | (c->assembled ? HF_REC_ASSEMBLED_FLAG : 0), sizeof *m);
 	if (!m)
 		return;
 	m->id = c->id;

@@ -22,7 +22,9 @@ never, or unknown, with the reason and the line of the PTX that is the cause.
 
 A FILE is PTX (- for standard input), a cubin, a fat binary, an executable or a shared
 object, with all images embedded in it, compressed ones too, or a trace of "holdfast
-trace". A kernel of which a file has machine code only is listed without a class.
+trace". A cubin that ptxas made with line numbers (-lineinfo; Triton's are) holds the PTX
+that it was assembled from. A kernel of which a file has machine code only is listed
+without a class.
 
 --explain prints how the range of each access was found, from the instruction to the
 formula.`
@@ -64,7 +66,7 @@ type analyzedKernel struct {
 	Image   string `json:"image,omitempty"` // where in the file, or its digest in a trace; "" = the file is PTX
 	Kernel  string `json:"kernel"`
 	Target  string `json:"target"`
-	Code    string `json:"code"`             // ptx, or elf: machine code, with PTX beside it only in a trace
+	Code    string `json:"code"`             // ptx, also that in a cubin, or elf: machine code, with PTX beside it only in a trace
 	Class   string `json:"class"`            // always, conditionally, never, unknown
 	Reason  string `json:"reason,omitempty"` // why not always
 	Line    int    `json:"line,omitempty"`   // of the PTX
@@ -315,8 +317,13 @@ func (x *analysis) cubin(file, image string, data []byte, known map[string]bool)
 	if c.Specific {
 		target += "a"
 	}
+	summaries := assembled(c)
 	for _, k := range c.Kernels {
 		if !k.Entry || known[k.Name] {
+			continue
+		}
+		if s := summaries[k.Name]; s != nil {
+			x.add(&analyzedKernel{File: file, Image: image, Kernel: k.Name, Target: target, Code: "ptx", Class: s.Class.String(), Reason: s.Cause.String()}, s)
 			continue
 		}
 		s := footprint.Opaque(k.Name, cubinParams(k))
@@ -324,6 +331,23 @@ func (x *analysis) cubin(file, image string, data []byte, known map[string]bool)
 		x.add(out, s)
 	}
 	return nil
+}
+
+// assembled are the summaries of the PTX that a cubin holds, if it holds any that can be read.
+func assembled(c *fatbin.Cubin) map[string]*footprint.Summary {
+	m, err := ptx.Parse("", c.PTX())
+	if err != nil {
+		return nil
+	}
+	list, err := footprint.Summarise(m)
+	if err != nil {
+		return nil
+	}
+	out := map[string]*footprint.Summary{}
+	for _, s := range list {
+		out[s.Name] = s
+	}
+	return out
 }
 
 func cubinParams(k fatbin.Kernel) []footprint.Param {

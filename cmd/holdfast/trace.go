@@ -24,9 +24,10 @@ graphs with what they consist of, copies, and which memory there was when. The c
 of memory are not recorded. The format is described in docs/trace-format.md.
 
 The program is not changed and not held. Processes that it starts are recorded as well,
-each under a number of its own; the recording ends with PROGRAM. For cubins that
-Triton loads, the PTX is looked for in Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache,
-and that of torch.compile).
+each under a number of its own; the recording ends with PROGRAM. The PTX of a cubin is
+what its assembler has left in it (ptxas -lineinfo; Triton's are made so), else it is
+looked for in Triton's cache (TRITON_CACHE_DIR, ~/.triton/cache, and that of
+torch.compile).
 
 The exit status is the program's, or 128 + the signal that ended it; 125 if holdfast
 failed or the trace could not be written (the program runs on to its end), 126 if the

@@ -1,6 +1,7 @@
 package fatbin
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -200,6 +201,20 @@ func (c *Cubin) section(name string) *Section {
 		}
 	}
 	return nil
+}
+
+// PTX is the text that ptxas assembled the cubin from, which it leaves there when it keeps line numbers (-lineinfo, -G); nil if there
+// is none. Comments, .loc and the contents of debug sections are not in it.
+func (c *Cubin) PTX() []byte {
+	if s := c.section(".nv_debug_ptx_txt"); s != nil && len(s.Data) > 0 {
+		return Lines(s.Data)
+	}
+	return nil
+}
+
+// Lines makes text of a section of lines, each with a zero behind it.
+func Lines(section []byte) []byte {
+	return bytes.ReplaceAll(section, []byte{0}, []byte{'\n'})
 }
 
 // symbols fills Kernels and Globals.

@@ -362,6 +362,7 @@ func writeCubin() []byte {
 		{".nv.global.init", 1, 0, words(0, 7), 0},
 		{".nv.constant3", 1, 0, make([]byte, 16), 0},
 		{".nv.shared._Z1kPfi", sectionNoBits, 0, nil, 1056},
+		{".nv_debug_ptx_txt", 1, 0, []byte(".version 8.4\x00.target sm_90a\x00"), 0},
 	}
 	strs := []byte{}
 	var at []uint32
@@ -422,6 +423,9 @@ func TestCubin(t *testing.T) {
 	}
 	if g := c.Globals[0]; g.Name != "counter" || g.Section != ".nv.global.init" || !bytes.Equal(g.Init, []byte{7, 0, 0, 0}) {
 		t.Errorf("global %+v", g)
+	}
+	if text := string(c.PTX()); text != ".version 8.4\n.target sm_90a\n" {
+		t.Errorf("PTX %q", text)
 	}
 	if n, err := ELFSize(b); err != nil || n != int64(len(b)) {
 		t.Errorf("size %d, %v, want %d", n, err, len(b))

@@ -94,8 +94,8 @@ func (p *Program) Apply(r trace.Record) {
 // State is what the program has, by the records so far.
 func (p *Program) State() *trace.State { return p.state }
 
-// analyse finds the summary of a kernel. Only PTX that the driver itself translates is the code that runs; of an image with
-// machine code, a PTX text beside it is a guess.
+// analyse finds the summary of a kernel. The code that runs is PTX that the driver itself translates, or that the assembler of the
+// cubin left in it; of other machine code, a PTX text beside it is a guess.
 func (p *Program) analyse(k *trace.Kernel) *kernel {
 	out := &kernel{told: k}
 	if im := p.state.Image(k.Module); im != nil {
@@ -103,7 +103,7 @@ func (p *Program) analyse(k *trace.Kernel) *kernel {
 		slices.SortStableFunc(refs, func(a, b trace.TextRef) int { return int(b.Arch) - int(a.Arch) })
 		for _, ref := range refs {
 			if s := p.summaries(ref.Digest)[k.Name]; s != nil && fits(s, k) {
-				out.summary, out.exact = s, p.Translated || im.Kind == trace.CodePTX
+				out.summary, out.exact = s, p.Translated || im.Kind == trace.CodePTX || im.Flags&trace.Assembled != 0
 				return out
 			}
 		}

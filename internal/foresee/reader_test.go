@@ -71,6 +71,7 @@ func writeTrace(t *testing.T) []byte {
 	kernel(2, &trace.Image{ID: 1, Kind: trace.CodeCubin, Digest: cubin})
 	must(w.Write(2, &trace.Found{Image: cubin, TextRef: trace.TextRef{Arch: 90, Digest: d}}))
 	kernel(3, &trace.Image{ID: 1, Kind: trace.CodeCubin, Digest: trace.Digest{4}})
+	kernel(4, &trace.Image{Flags: trace.Assembled, ID: 1, Kind: trace.CodeCubin, Digest: trace.Digest{5}, Texts: []trace.TextRef{{Arch: 90, Digest: d}}})
 	must(w.Finish())
 	return file.Bytes()
 }
@@ -102,7 +103,7 @@ func TestReader(t *testing.T) {
 			got[r.Process()] = seen{exact, in.Verdict}
 		}
 	}
-	want := map[uint32]seen{1: {true, footprint.Idempotent}, 2: {false, footprint.Idempotent}, 3: {false, footprint.Unknown}}
+	want := map[uint32]seen{1: {true, footprint.Idempotent}, 2: {false, footprint.Idempotent}, 3: {false, footprint.Unknown}, 4: {true, footprint.Idempotent}}
 	for p, w := range want {
 		if got[p] != w {
 			t.Errorf("process %d: %v, want %v", p, got[p], w)

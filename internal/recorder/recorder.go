@@ -281,7 +281,7 @@ func (s *session) Module(m *tap.Module) error {
 		_, err := s.r.w.WriteText(s.p.Number, text)
 		s.r.fail(err)
 	}
-	if m.Kind == trace.CodeCubin && m.Flags&trace.Outline == 0 && m.Digest != (trace.Digest{}) {
+	if m.Kind == trace.CodeCubin && len(m.Texts) == 0 && m.Flags&trace.Outline == 0 && m.Digest != (trace.Digest{}) {
 		s.r.cubins[m.Digest] = m.Bytes
 	}
 	s.r.fail(s.r.w.Write(s.p.Number, &m.Image))

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -502,37 +503,63 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// cubin is an ELF file with nothing in it but payload.
-func cubin(payload int) []byte {
-	b := make([]byte, 64+payload+64)
-	for i := range b[64 : 64+payload] {
-		b[64+i] = byte(i * i >> 3)
-	}
+// cubin is an ELF file laid out as ptxas does: sections, their headers, program headers. Between the names of the sections and the text
+// that it was assembled from (none if empty) it has nothing but payload.
+func cubin(payload int, text string) []byte {
+	le := binary.LittleEndian
+	names := "\x00.shstrtab\x00.nv_debug_ptx_txt\x00"
+	b := make([]byte, 64, 64+len(names)+payload+len(text)+3*64+56)
 	copy(b, "\x7fELF\x02\x01\x01")
-	binary.LittleEndian.PutUint64(b[40:], uint64(64+payload)) // e_shoff
-	binary.LittleEndian.PutUint16(b[58:], 64)                 // e_shentsize
-	binary.LittleEndian.PutUint16(b[60:], 1)                  // e_shnum
-	return b
+	b = append(b, names...)
+	for i := range payload {
+		b = append(b, byte(i*i>>3))
+	}
+	at := len(b)
+	b = append(b, strings.ReplaceAll(text, "\n", "\x00")...)
+	sections := [][3]int{{}, {1, 64, len(names)}, {11, at, len(text)}} // name, offset, size
+	if text == "" {
+		sections = sections[:2]
+	}
+	le.PutUint64(b[40:], uint64(len(b)))                  // e_shoff
+	le.PutUint64(b[32:], uint64(len(b)+64*len(sections))) // e_phoff
+	le.PutUint16(b[54:], 56)                              // e_phentsize
+	le.PutUint16(b[56:], 1)                               // e_phnum
+	le.PutUint16(b[58:], 64)                              // e_shentsize
+	le.PutUint16(b[60:], uint16(len(sections)))           // e_shnum
+	le.PutUint16(b[62:], 1)                               // e_shstrndx
+	for _, s := range sections {
+		h := make([]byte, 64)
+		le.PutUint32(h, uint32(s[0]))
+		le.PutUint32(h[4:], 1) // SHT_PROGBITS
+		le.PutUint64(h[24:], uint64(s[1]))
+		le.PutUint64(h[32:], uint64(s[2]))
+		b = append(b, h...)
+	}
+	return append(b, make([]byte, 56)...)
 }
 
-// Cubins of all lengths around a block of SHA-256, and what Triton has left beside one of them.
+// Cubins of all lengths around a block of SHA-256, what Triton has left beside one of them, and what ptxas has left in another.
 func TestCubins(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	var files []string
 	digests := map[trace.Digest]int{}
-	for _, payload := range []int{1, 54, 55, 56, 63, 64, 65, 119, 120, 5000, 17 << 20} {
+	const inside = ".version 8.4\n.target sm_89\n"
+	for _, payload := range []int{1, 54, 55, 56, 63, 64, 65, 119, 120, 5000, 6000, 17 << 20} {
 		name := filepath.Join(dir, fmt.Sprintf("%d.cubin", payload))
-		b := cubin(payload)
+		b := cubin(payload, "")
+		if payload == 6000 {
+			b = cubin(payload, inside)
+		}
 		if err := os.WriteFile(name, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, name)
 		if payload <= 16<<20 {
-			digests[sha256.Sum256(b)] = payload
+			digests[sha256.Sum256(b)] = len(b)
 		}
 	}
 	ptx := []byte(".version 8.0\n.target sm_90\n")
-	for name, b := range map[string][]byte{"h/k.cubin": cubin(5000), "h/k.ptx": ptx} {
+	for name, b := range map[string][]byte{"h/k.cubin": cubin(5000, ""), "h/k.ptx": ptx} {
 		name = filepath.Join(cache, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -553,8 +580,12 @@ func TestCubins(t *testing.T) {
 		switch rec := rec.(type) {
 		case *trace.Image:
 			images++
-			payload, ok := digests[rec.Digest]
-			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline || ok && rec.Bytes != uint64(payload+128) || rec.Digest == (trace.Digest{}) {
+			size, ok := digests[rec.Digest]
+			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline || ok && rec.Bytes != uint64(size) || rec.Digest == (trace.Digest{}) {
+				t.Errorf("%+v", rec)
+			}
+			if has := size == len(cubin(6000, inside)); has != (rec.Flags&trace.Assembled != 0) ||
+				has && !slices.Equal(rec.Texts, []trace.TextRef{{Arch: 89, Digest: sha256.Sum256([]byte(inside))}}) {
 				t.Errorf("%+v", rec)
 			}
 		case *trace.Launch:
@@ -565,6 +596,11 @@ func TestCubins(t *testing.T) {
 			if !bytes.Equal(rec.Params, want) {
 				t.Errorf("parameters %x", rec.Params)
 			}
+		case *trace.Text:
+			texts++
+			if string(rec.Bytes) != inside {
+				t.Errorf("text %q", rec.Bytes)
+			}
 		}
 	}
 	for _, rec := range records[0] {
@@ -572,12 +608,12 @@ func TestCubins(t *testing.T) {
 		case *trace.Text:
 			texts++
 		case *trace.Found:
-			if digests[rec.Image] != 5000 || rec.TextRef.Digest != sha256.Sum256(ptx) || rec.Arch != 90 {
+			if digests[rec.Image] != len(cubin(5000, "")) || rec.TextRef.Digest != sha256.Sum256(ptx) || rec.Arch != 90 {
 				t.Errorf("%+v", rec)
 			}
 		}
 	}
-	if images != len(files) || texts != 1 {
+	if images != len(files) || texts != 2 {
 		t.Errorf("%d images of %d, %d texts", images, len(files), texts)
 	}
 }

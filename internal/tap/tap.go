@@ -145,6 +145,12 @@ func open(t *trace.Module, code []byte) *Module {
 		m.Digest = t.Digest
 		return m
 	}
+	if t.Flags&trace.Assembled != 0 {
+		m.Digest = t.Digest
+		text := fatbin.Lines(code)
+		m.add(Target(text), text)
+		return m
+	}
 	m.Digest = sha256.Sum256(code)
 	if t.Flags&trace.Outline != 0 {
 		return m

@@ -60,6 +60,7 @@ const (
 	NoLayout     uint16 = 1 << 3 // Kernel: the driver does not say where the parameters are
 	Incomplete   uint16 = 1 << 3 // Graph: it may do more than its nodes say
 	Outline      uint16 = 1 << 3 // Module: CODE is not the image, only what tells it from others
+	Assembled    uint16 = 1 << 4 // Module: of a cubin, CODE is the PTX that its assembler left in it
 	Clean        uint16 = 1 << 3 // Exit: the program ended by itself
 )
 
@@ -253,7 +254,7 @@ func CHeader() []byte {
 		bit  uint16
 	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams}, {"PROGRAMMATIC", Programmatic},
 		{"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost}, {"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout},
-		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}} {
+		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {
