@@ -40,11 +40,19 @@ func sat32(x float32) float32 {
 	return 0
 }
 
-func neg32(x float32) float32 { return canonSign(math.Float32bits(x) ^ 1<<31) }
-func abs32(x float32) float32 { return canonSign(math.Float32bits(x) &^ (1 << 31)) }
-func neg64(x float64) float64 { return math.Float64frombits(math.Float64bits(x) ^ 1<<63) }
+// neg32 and abs32 give the one NaN. The ISA leaves that open (9.7.3.9, 9.7.3.10): on an H200 the same NaN comes out so, or with its bits kept,
+// as the assembler pleases.
+func neg32(x float32) float32 { return canon32(math.Float32frombits(math.Float32bits(x) ^ 1<<31)) }
+func abs32(x float32) float32 { return canon32(math.Float32frombits(math.Float32bits(x) &^ (1 << 31))) }
 
-func canonSign(b uint32) float32 { return canon32(math.Float32frombits(b)) }
+// narrow32 is cvt.rn.f32.f64.
+func narrow32(x float64) float32 {
+	if x != x {
+		b, _ := convertNaN(math.Float64bits(x), ptx.F64, ptx.F32, "rn", false)
+		return math.Float32frombits(uint32(b))
+	}
+	return float32(x)
+}
 
 // vFmaF32 rounds once: the float64 sum of the exact product is rounded a
 // second time only where that cannot matter, that is, not in the middle between two f32
@@ -156,12 +164,29 @@ func f32Func(in *isa.Inst) laneFunc {
 		r := canon32(f(x, y, z))
 		if ftz {
 			r = flush32(r)
+			if math.Float32bits(r)<<1 == 0x01000000 {
+				r = flushTiny(in.Op, f, x, y, z, r)
+			}
 		}
 		if sat {
 			r = sat32(r)
 		}
 		return bits32(r)
 	}
+}
+
+// flushTiny is what .ftz makes of r, the smallest normal number, to which a result below it may have been rounded up: a GPU flushes
+// what is below it when the result is rounded to 24 bits with an exponent that has no limit (H200, driver 580.159, measured).
+func flushTiny(op string, f func(a, b, c float32) float32, x, y, z, r float32) float32 {
+	const scale = 0x1p24
+	switch op {
+	case "mul", "fma", "mad", "div":
+		// None of these can overflow: the result would be larger.
+		if abs32(f(x*scale, y, z*scale)) < 0x1p-102 {
+			return float32(math.Copysign(0, float64(r)))
+		}
+	}
+	return r
 }
 
 func f32Core(in *isa.Inst) func(a, b, c float32) float32 {
@@ -293,7 +318,7 @@ func testpFunc(in *isa.Inst) laneFunc {
 		case "notanumber":
 			return b2u(exp == top && frac != 0)
 		case "normal":
-			return b2u(exp != 0 && exp != top)
+			return b2u(exp != 0 && exp != top || exp == 0 && frac == 0) // zero is normal here: PTX ISA 9.7.3.2
 		}
 		return b2u(exp == 0 && frac != 0)
 	}

@@ -1,6 +1,7 @@
 package softgpu
 
 import (
+	"math"
 	"math/bits"
 
 	"holdfast/internal/isa"
@@ -127,7 +128,7 @@ func intFunc(in *isa.Inst) laneFunc {
 	case "rem":
 		return wrap(func(a, b, _ uint64) uint64 {
 			if b&mask == 0 {
-				return a
+				return ^uint64(0) // as above (H200, driver 580.159, measured)
 			}
 			if signed {
 				return uint64(value(a) % value(b))
@@ -270,9 +271,18 @@ func intFunc(in *isa.Inst) laneFunc {
 	return nil
 }
 
+// fieldOperands are position and length of bfe and bfi. The ISA restricts them to 0..255; a GPU takes their low 8 bits for
+// fields of 32-bit numbers, and all of them for 64-bit ones (H200, driver 580.159, measured).
+func fieldOperands(pos, length uint64, n uint) (uint64, uint64) {
+	if n == 64 {
+		return pos & 0xffffffff, length & 0xffffffff
+	}
+	return pos & 0xff, length & 0xff
+}
+
 // bitField is bfe: PTX ISA 9.7.1.18.
 func bitField(a, b, c uint64, n uint, signed bool) uint64 {
-	pos, length := b&0xff, c&0xff
+	pos, length := fieldOperands(b, c, n)
 	msb := uint64(n - 1)
 	var sign uint64
 	if signed && length > 0 {
@@ -295,7 +305,7 @@ func bitField(a, b, c uint64, n uint, signed bool) uint64 {
 
 // insertField is bfi: a into b.
 func insertField(a, b, c, d uint64, n uint) uint64 {
-	pos, length := c&0xff, d&0xff
+	pos, length := fieldOperands(c, d, n)
 	if pos >= uint64(n) {
 		return b
 	}
@@ -309,7 +319,10 @@ func insertField(a, b, c, d uint64, n uint) uint64 {
 
 // findNthSet is fns: PTX ISA 9.7.1.17.
 func findNthSet(mask, base uint32, offset int32) uint32 {
-	if base > 31 {
+	switch {
+	case offset == math.MinInt32:
+		return 0 // H200, driver 580.159, measured
+	case base > 31:
 		return 0xffffffff
 	}
 	if offset == 0 {
@@ -322,9 +335,6 @@ func findNthSet(mask, base uint32, offset int32) uint32 {
 	pos := int32(base)
 	if offset < 0 {
 		step, count = -1, -offset
-		if count < 0 {
-			return 0xffffffff
-		}
 	}
 	for found := int32(0); pos >= 0 && pos < 32; pos += step {
 		if mask>>uint32(pos)&1 != 0 {

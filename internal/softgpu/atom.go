@@ -79,6 +79,17 @@ func exchange16(f func(old, b, c uint16) uint16) atomFunc {
 	}
 }
 
+// atomicAdd64 leaves a NaN in memory as it is, even a signalling one (H200, driver 580.159, measured).
+func atomicAdd64(old, b float64) float64 {
+	switch {
+	case b != b:
+		return b
+	case old != old:
+		return old
+	}
+	return nan64(old+b, old, b)
+}
+
 // atomicFunc is the operation fn on type t. Additions of f32 flush subnormal
 // numbers in global memory and keep them in shared memory.
 func atomicFunc(fn string, t ptx.Type, who owner, flush bool) atomFunc {
@@ -166,7 +177,7 @@ func atomicFunc(fn string, t ptx.Type, who owner, flush bool) atomFunc {
 			})
 		case ptx.F64:
 			return exchange64(who, func(old, b, _ uint64) uint64 {
-				return math.Float64bits(math.Float64frombits(old) + math.Float64frombits(b))
+				return bits64of(atomicAdd64(f64of(old), f64of(b)))
 			})
 		}
 		if f := packed16(fn, t, who); f != nil {

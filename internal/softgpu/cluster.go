@@ -254,7 +254,7 @@ func (l *lowering) getctarank(in *isa.Inst) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			x := w.r.get(a, i, wide)
-			if generic {
+			if generic && wide { // 32 bits are those within the window
 				x -= sharedWindow
 			}
 			r := uint32(x >> rankShift)

@@ -19,7 +19,7 @@ func compareFunc(cmp string, t ptx.Type, ftz bool) func(a, b uint64) bool {
 				return float64(f32of(x))
 			}
 			if ftz {
-				x = flushHalf(x & 0xffff)
+				x = flushHalf(x&0xffff, t)
 			}
 			return halfTo64(x&0xffff, t)
 		}

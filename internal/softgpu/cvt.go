@@ -30,7 +30,18 @@ func cvtFunc(in *isa.Inst) laneFunc {
 		if !integral {
 			return nil
 		}
-		return func(a, _, _ uint64) uint64 { return floatToInt(load64(a, in.U, ftz), in.T, r) }
+		// NaN becomes 0; where doubles or 64-bit integers take part, the highest bit: PTX ISA 9.7.9.21.
+		var nan uint64
+		if in.U == ptx.F64 || isa.Bits(in.T) == 64 {
+			nan = 1 << (isa.Bits(in.T) - 1)
+		}
+		return func(a, _, _ uint64) uint64 {
+			x := load64(a, in.U, ftz)
+			if x != x {
+				return nan
+			}
+			return floatToInt(x, in.T, r)
+		}
 	case !fromFloat:
 		return func(a, _, _ uint64) uint64 { return store64(intToFloat(a, in.U, in.T, r), in.T, r, sat, false) }
 	}
@@ -117,11 +128,8 @@ func roundIntegral(x float64, r rounding) float64 {
 	return math.RoundToEven(x)
 }
 
-// floatToInt saturates; NaN gives 0.
+// floatToInt saturates a number.
 func floatToInt(x float64, t ptx.Type, r rounding) uint64 {
-	if x != x {
-		return 0
-	}
 	x = roundIntegral(x, r)
 	m := isa.Bits(t)
 	mask := ^uint64(0) >> (64 - m)
@@ -174,15 +182,21 @@ func floatToFloat(in *isa.Inst, r rounding, integral bool) laneFunc {
 	if from == to && !integral && in.Rnd == "" && to == ptx.F64 && !sat {
 		return func(a, _, _ uint64) uint64 { return a }
 	}
+	// Conversions to f16 in a direction do not flush: H200, driver 580.159, measured.
+	if to == ptx.F16 {
+		ftz = false
+	}
 	return func(a, _, _ uint64) uint64 {
 		x := load64(a, from, ftz)
+		if x != x && !sat && !relu && !satfinite {
+			if b, ok := convertNaN(a, from, to, in.Rnd, ftz); ok {
+				return b
+			}
+		}
 		if integral {
 			if x == x {
 				x = math.Copysign(roundIntegral(x, r), x)
 			}
-		}
-		if x != x && to == ptx.F64 && from == ptx.F64 && !sat {
-			return a
 		}
 		if x != x && to == ptx.F64 {
 			// NaN of a narrower format: its canonical form, widened.
@@ -199,6 +213,30 @@ func floatToFloat(in *isa.Inst, r rounding, integral bool) laneFunc {
 		}
 		return store64(x, to, r, sat, ftz)
 	}
+}
+
+// convertNaN is what a conversion of floats makes of a NaN, where that is not the one NaN of the result's format: the upper bits of the
+// fraction are kept, and but for those to f32 that need no arithmetic NaN becomes a quiet one (H200, driver 580.159, measured).
+func convertNaN(a uint64, from, to ptx.Type, rnd string, ftz bool) (uint64, bool) {
+	switch {
+	case from == ptx.F32 && to == ptx.F32 && rnd == "" && !ftz:
+		return a & 0xffffffff, true
+	case from == ptx.BF16 && to == ptx.F32 && !ftz:
+		return a & 0xffff << 16, true
+	case from == ptx.F64 && to == ptx.F64:
+		return a | 1<<51, true
+	case from == ptx.BF16 && to == ptx.F64:
+		return a&0x8000<<48 | 0x7ff8<<48 | a&0x7f<<45, true
+	case from == ptx.F16 && to == ptx.F64:
+		return a&0x8000<<48 | 0x7ff8<<48 | a&0x3ff<<42, true
+	case from == ptx.F64 && to == ptx.F32:
+		return a>>63<<31 | 0x7fc00000 | a>>29&0x7fffff, true
+	case from == ptx.F64 && to == ptx.F16:
+		return a>>63<<15 | 0x7e00 | a>>42&0x3ff, true
+	case from == ptx.F64 && to == ptx.BF16:
+		return a>>63<<15 | 0x7fc0 | a>>45&0x7f, true
+	}
+	return 0, false
 }
 
 // clampFinite replaces values beyond the largest number of t by it.

@@ -32,7 +32,7 @@ func cvtPackedFunc(in *isa.Inst) laneFunc {
 		return func(a, _, _ uint64) uint64 {
 			x := clamp(float64(f32of(a)))
 			if x != x {
-				return nan32bits
+				return nanTF32(a, r, satfinite)
 			}
 			if satfinite {
 				x = clampFinite(x, ptx.TF32)
@@ -70,6 +70,20 @@ func cvtPackedFunc(in *isa.Inst) laneFunc {
 		}
 	}
 	return nil
+}
+
+// nanTF32 is what becomes of a NaN in .tf32 (H200, driver 580.159, measured): .rna cuts it off, which can leave an infinity,
+// and with .satfinite makes it the largest number; else it is the one NaN, cut off.
+func nanTF32(a uint64, r rounding, satfinite bool) uint64 {
+	switch {
+	case r == roundAway && satfinite:
+		return a&0x80000000 | 0x7f7fe000
+	case r == roundAway:
+		return a & 0xffffe000
+	case satfinite:
+		return nan32bits
+	}
+	return nan32bits &^ 0x1fff
 }
 
 // A smallFormat is an 8-bit or smaller float in a byte.

@@ -184,6 +184,19 @@ func subnormal(p unsafe.Pointer) bool {
 	return below>>63 != 0
 }
 
+// nearSubnormal reports whether one of 32 f32 is subnormal or the smallest normal number.
+func nearSubnormal(p unsafe.Pointer) bool {
+	var below uint64
+	for i := range (*[8][4]uint32)(p) {
+		q := &(*[8][4]uint32)(p)[i]
+		below |= uint64(q[0]<<1-1) - 0x1000000
+		below |= uint64(q[1]<<1-1) - 0x1000000
+		below |= uint64(q[2]<<1-1) - 0x1000000
+		below |= uint64(q[3]<<1-1) - 0x1000000
+	}
+	return below>>63 != 0
+}
+
 // flushed makes subnormal numbers zero, in a copy if there are any: .ftz.
 func flushed(p unsafe.Pointer) unsafe.Pointer {
 	if !subnormal(p) {
@@ -218,10 +231,17 @@ func ftzVec(in *isa.Inst) vecFunc {
 	if f == nil {
 		return nil
 	}
+	scalar := f32Func(in)
 	return func(d, a, b, c unsafe.Pointer) {
-		f(d, flushed(a), flushed(b), flushed(c))
-		if subnormal(d) {
-			flush((*[32]uint32)(d))
+		// The operands are needed again for results next to the subnormal numbers; d may be one of them.
+		A, B, C := *(*[32]uint32)(flushed(a)), *(*[32]uint32)(flushed(b)), *(*[32]uint32)(flushed(c))
+		f(d, unsafe.Pointer(&A), unsafe.Pointer(&B), unsafe.Pointer(&C))
+		if D := (*[32]uint32)(d); nearSubnormal(d) {
+			for i, u := range D {
+				if u<<1 != 0 && u<<1 <= 0x01000000 {
+					D[i] = uint32(scalar(uint64(A[i]), uint64(B[i]), uint64(C[i])))
+				}
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package softgpu
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"holdfast/internal/isa"
@@ -289,7 +290,11 @@ func (l *lowering) cpAsync(in *isa.Inst) {
 	dReg, dOff, dw = l.address(in.Args[0].X, memShared)
 	sReg, sOff, sw = l.address(in.Args[1].X, memGlobal)
 	srcSize := l.constBits(n, slot32)
-	if len(in.Args) > 3 {
+	policies := 0
+	if slices.Contains(in.Src.Mods, "L2::cache_hint") {
+		policies = 1 // the last operand
+	}
+	if len(in.Args) > 3+policies {
 		srcSize = l.read(in.Args[3].X, ptx.U32)
 	}
 	x.exec = func(w *warp, in *inst, mask uint32) {

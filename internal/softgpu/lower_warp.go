@@ -236,10 +236,16 @@ func (l *lowering) shuffle(in *isa.Inst, x inst) {
 	l.emit(x)
 }
 
+// execShuffle gives 0 where the source lane does not take part: PTX leaves that open (H200, driver 580.159, measured).
 func execShuffle(w *warp, in *inst, op *shuffleOp, mask uint32) {
 	a := *w.r.v32(in.a)
 	d := w.r.v32(in.d)
 	ok := op.ok
+	if mask != fullMask {
+		for i := range a {
+			a[i] &= -(mask >> i & 1)
+		}
+	}
 	switch {
 	case op.fixed && mask == fullMask:
 		for i, j := range op.from {

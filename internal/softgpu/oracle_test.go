@@ -211,7 +211,7 @@ func TestIntegerArithmetic(t *testing.T) {
 		})
 		add("rem."+typ, 2, func(x []num) num {
 			if x[1].Sign() == 0 {
-				return x[0]
+				return n().SetInt64(-1) // H200, driver 580.159, measured
 			}
 			return n().Rem(x[0], x[1])
 		})
@@ -370,7 +370,7 @@ func TestBitManipulation(t *testing.T) {
 			es = append(es, expectation{inst: "bfe." + typ, dst: b, src: []string{b, "b32", "b32"}, want: func(x []uint64) (d uint64) {
 				// The ISA's own pseudocode.
 				msb := w - 1
-				pos, n := int(x[1]&0xff), int(x[2]&0xff)
+				pos, n := fieldOf(x[1], x[2], w)
 				var s uint64
 				if sign == "s" && n != 0 {
 					s = bit(x[0], min(pos+n-1, msb))
@@ -386,7 +386,7 @@ func TestBitManipulation(t *testing.T) {
 			}})
 		}
 		es = append(es, expectation{inst: "bfi." + b, dst: b, src: []string{b, b, "b32", "b32"}, want: func(x []uint64) uint64 {
-			pos, n := int(x[2]&0xff), int(x[3]&0xff)
+			pos, n := fieldOf(x[2], x[3], w)
 			f := x[1]
 			for i := 0; i < n && pos+i < w; i++ {
 				f = f&^(1<<(pos+i)) | bit(x[0], i)<<(pos+i)
@@ -457,7 +457,10 @@ func TestBitManipulation(t *testing.T) {
 	es = append(es, expectation{inst: "fns.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
 		// The ISA's own pseudocode.
 		mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
-		if base > 31 {
+		switch {
+		case offset == math.MinInt32:
+			return 0 // H200, driver 580.159, measured
+		case base > 31:
 			return 0xffffffff
 		}
 		inc, count, n := int64(1), offset-1, int64(0)
@@ -784,6 +787,73 @@ func (v variant) String() string {
 	return s
 }
 
+// flushed is .ftz of a result d of an operation on x: it is subnormal if it is so before its exponent is limited (H200, driver 580.159,
+// measured), which computing in a format with a wider exponent shows.
+func (f floatFormat) flushed(op string, d uint64, x []uint64, mode string) uint64 {
+	if d&^f.signBit() != 1<<f.m {
+		return f.flush(d)
+	}
+	w := floatFormat{name: "wide", e: f.e + 2, m: f.m}
+	y := make([]uint64, len(x))
+	for i := range x {
+		y[i] = convertFloat(f, w, x[i], "rn")
+	}
+	var r uint64
+	switch op {
+	case "mul":
+		r = w.product(y[0], y[1], mode)
+	case "fma", "mad":
+		r = w.exactSum(y[0], y[1], y[2], true, mode)
+	case "div":
+		r = w.quotient(y[0], y[1], mode)
+	default:
+		return d
+	}
+	if exact := w.rat(r); exact.Abs(exact).Cmp(f.rat(1<<f.m)) < 0 {
+		return d & f.signBit()
+	}
+	return d
+}
+
+// convertedNaN is what a conversion makes of a NaN: H200, driver 580.159, measured.
+func convertedNaN(from, to floatFormat, a uint64, mode string, ftz bool) uint64 {
+	fraction := a & (1<<from.m - 1)
+	if from.m > to.m {
+		fraction >>= from.m - to.m
+	} else {
+		fraction <<= to.m - from.m
+	}
+	if from.neg(a) {
+		fraction |= to.signBit()
+	}
+	switch from.name + " " + to.name {
+	case "f32 f32", "bf16 f32":
+		if ftz || from.name == "f32" && mode != "" {
+			return to.nan
+		}
+		return to.inf() | fraction
+	case "f64 f64", "f64 f32", "f64 f16", "f64 bf16", "f16 f64", "bf16 f64":
+		return to.inf() | 1<<(to.m-1) | fraction
+	}
+	return to.nan
+}
+
+// integerOfNaN is what PTX ISA 9.7.9.21 says that a NaN becomes as an integer of w bits.
+func integerOfNaN(from floatFormat, w int) uint64 {
+	if from.name == "f64" || w == 64 {
+		return 1 << (w - 1)
+	}
+	return 0
+}
+
+// fieldOf are position and length of a bit field: 8 bits of them count for 32-bit numbers, all for 64-bit ones (H200, driver 580.159, measured).
+func fieldOf(pos, n uint64, w int) (int, int) {
+	if w == 32 {
+		return int(pos & 0xff), int(n & 0xff)
+	}
+	return int(uint32(pos)), int(uint32(n))
+}
+
 func TestFloatArithmetic(t *testing.T) {
 	var es []expectation
 	for _, f := range []floatFormat{binary16, brain16, binary32, binary64} {
@@ -809,7 +879,7 @@ func TestFloatArithmetic(t *testing.T) {
 							}
 							d := g(y)
 							if v.ftz {
-								d = f.flush(d)
+								d = f.flushed(op, d, y, mode)
 							}
 							if v.sat {
 								d = f.sat(d)
@@ -930,7 +1000,10 @@ func TestFloatMinMax(t *testing.T) {
 				if op == "neg" {
 					d = x[0] ^ f.signBit()
 				}
-				if f.isNaN(d) && f.name != "f64" {
+				switch {
+				case f.isNaN(d) && f.name == "f64":
+					return x[0] | 1<<51 // H200, driver 580.159, measured
+				case f.isNaN(d):
 					return f.nan
 				}
 				return d
@@ -1060,7 +1133,11 @@ func TestConvert(t *testing.T) {
 						default:
 							v = roundRat(f.rat(a), mode)
 						}
-						if want := wrapTo(clampTo(v, w, signed), w); got&(^uint64(0)>>(64-w)) != want {
+						want := wrapTo(clampTo(v, w, signed), w)
+						if f.isNaN(a) {
+							want = integerOfNaN(f, w)
+						}
+						if got&(^uint64(0)>>(64-w)) != want {
 							return fmt.Sprintf("want %#x", want)
 						}
 						return ""
@@ -1093,13 +1170,13 @@ func TestConvert(t *testing.T) {
 						}
 						want := func(x []uint64) uint64 {
 							a := x[0]
-							if ftz != "" && from.name == "f32" {
+							if ftz != "" && from.name == "f32" && to.name != "f16" { // H200, driver 580.159, measured
 								a = from.flush(a)
 							}
 							var d uint64
 							switch {
 							case from.isNaN(a):
-								d = to.nan
+								d = convertedNaN(from, to, a, mode, ftz != "")
 							case from.isInf(a):
 								d = to.inf()
 								if from.neg(a) {

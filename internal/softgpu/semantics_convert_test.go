@@ -31,6 +31,7 @@ func conversion(in *isa.Inst) (meaning, bool) {
 			v := new(big.Int)
 			switch {
 			case from.isNaN(a):
+				return extended(integerOfNaN(from, isa.Bits(in.T)), in.T)
 			case from.isInf(a):
 				v.Lsh(big.NewInt(1), 100)
 				if from.neg(a) {
@@ -80,12 +81,14 @@ func extended(x uint64, t ptx.Type) uint64 {
 func floatConversion(in *isa.Inst, from, to floatFormat) meaning {
 	value := func(x []uint64) uint64 {
 		a := x[0]
-		if in.Has(isa.Ftz) && from.name == "f32" {
+		if in.Has(isa.Ftz) && from.name == "f32" && to.name != "f16" { // H200, driver 580.159, measured
 			a = from.flush(a)
 		}
 		mode := in.Rnd
 		var d uint64
-		if integral, ok := strings.CutSuffix(mode, "i"); ok && !from.isNaN(a) && !from.isInf(a) && !from.zero(a) {
+		if from.isNaN(a) {
+			d = convertedNaN(from, to, a, mode, in.Has(isa.Ftz))
+		} else if integral, ok := strings.CutSuffix(mode, "i"); ok && !from.isNaN(a) && !from.isInf(a) && !from.zero(a) {
 			v := roundRat(from.rat(a), integral)
 			switch {
 			case v.Sign() != 0:
@@ -217,8 +220,16 @@ func packedConversion(in *isa.Inst) scalar {
 		return func(x []uint64) uint64 {
 			a := x[0]
 			switch {
-			case binary32.isNaN(a):
-				return binary32.nan
+			case binary32.isNaN(a): // H200, driver 580.159, measured
+				switch {
+				case in.Rnd == "rna" && in.Has(isa.Satfinite):
+					return a&binary32.signBit() | (tf32.inf()-1)<<13
+				case in.Rnd == "rna":
+					return a >> 13 << 13
+				case in.Has(isa.Satfinite):
+					return binary32.nan
+				}
+				return binary32.nan >> 13 << 13
 			case relu && binary32.neg(a):
 				return 0
 			case binary32.zero(a):

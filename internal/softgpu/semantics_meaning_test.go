@@ -228,7 +228,7 @@ func integerMeaning(in *isa.Inst, t ptx.Type) scalar {
 	case "rem":
 		return num(func(v []*big.Int) *big.Int {
 			if v[1].Sign() == 0 {
-				return v[0]
+				return big.NewInt(-1) // H200, driver 580.159, measured
 			}
 			return z().Rem(v[0], v[1])
 		})
@@ -394,7 +394,8 @@ func bitMeaning(in *isa.Inst) scalar {
 		}
 	case "bfe":
 		return func(x []uint64) (d uint64) { // the ISA's pseudocode
-			msb, pos, n := w-1, int(x[1]&0xff), int(x[2]&0xff)
+			msb := w - 1
+			pos, n := fieldOf(x[1], x[2], w)
 			var sign uint64
 			if signed && n != 0 {
 				sign = bit(x[0], min(pos+n-1, msb))
@@ -410,7 +411,8 @@ func bitMeaning(in *isa.Inst) scalar {
 		}
 	case "bfi":
 		return func(x []uint64) uint64 {
-			pos, n, f := int(x[2]&0xff), int(x[3]&0xff), x[1]
+			pos, n := fieldOf(x[2], x[3], w)
+			f := x[1]
 			for i := 0; i < n && pos+i < w; i++ {
 				f = f&^(1<<(pos+i)) | bit(x[0], i)<<(pos+i)
 			}
@@ -452,7 +454,10 @@ func bitMeaning(in *isa.Inst) scalar {
 	case "fns":
 		return func(x []uint64) uint64 { // the ISA's pseudocode
 			mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
-			if base > 31 {
+			switch {
+			case offset == math.MinInt32:
+				return 0 // H200, driver 580.159, measured
+			case base > 31:
 				return 0xffffffff
 			}
 			if offset == 0 {
@@ -514,9 +519,9 @@ func floatMeaning(in *isa.Inst, f floatFormat) scalar {
 		}
 		return x
 	}
-	result := func(d uint64) uint64 {
+	result := func(d uint64, x []uint64) uint64 {
 		if ftz {
-			d = f.flush(d)
+			d = f.flushed(in.Op, d, x, mode)
 		}
 		if in.Has(isa.Sat) {
 			d = f.sat(d)
@@ -532,7 +537,7 @@ func floatMeaning(in *isa.Inst, f floatFormat) scalar {
 			for i := range x {
 				v[i] = operand(i, x[i])
 			}
-			return result(g(v))
+			return result(g(v), v)
 		}
 	}
 	one := uint64(f.bias()) << f.m
@@ -547,7 +552,7 @@ func floatMeaning(in *isa.Inst, f floatFormat) scalar {
 		g := num(func(x []uint64) uint64 { return f.exactSum(x[0], x[1], x[2], true, mode) })
 		if in.Has(isa.OOB) {
 			return func(x []uint64) uint64 {
-				if x[0] == 0xffff || x[1] == 0xffff {
+				if x[0] == f.nan || x[1] == f.nan { // what a tensor copy fills in
 					return 0
 				}
 				return g(x)
@@ -566,7 +571,10 @@ func floatMeaning(in *isa.Inst, f floatFormat) scalar {
 			if in.Op == "neg" {
 				d = negate(x[0])
 			}
-			if f.isNaN(d) && f.name != "f64" {
+			switch {
+			case f.isNaN(d) && f.name == "f64":
+				return x[0] | 1<<51 // H200, driver 580.159, measured
+			case f.isNaN(d):
 				return f.nan
 			}
 			return d
@@ -652,7 +660,7 @@ func comparison(in *isa.Inst) (meaning, bool) {
 			case "notanumber":
 				return b2u(f.isNaN(a))
 			case "normal":
-				return b2u(!f.isNaN(a) && !f.isInf(a) && !f.subnormal(a) && !f.zero(a))
+				return b2u(!f.isNaN(a) && !f.isInf(a) && !f.subnormal(a)) // zero is normal: PTX ISA 9.7.3.2
 			}
 			return b2u(f.subnormal(a))
 		}}, true
@@ -837,6 +845,9 @@ func approximation(in *isa.Inst) (meaning, bool) {
 			a := x[i]
 			if ftz {
 				a = format.flush(a)
+			}
+			if format.name == "f64" && (ftz || in.Op == "rcp") {
+				a &^= 0xffffffff // the lower word counts for nothing: H200, driver 580.159, measured
 			}
 			v[i] = float64Of(format, a)
 		}

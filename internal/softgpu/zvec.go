@@ -638,10 +638,10 @@ func vAddF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = a[0] + b[0]
-		d[1] = a[1] + b[1]
-		d[2] = a[2] + b[2]
-		d[3] = a[3] + b[3]
+		d[0] = nan64(a[0]+b[0], a[0], b[0])
+		d[1] = nan64(a[1]+b[1], a[1], b[1])
+		d[2] = nan64(a[2]+b[2], a[2], b[2])
+		d[3] = nan64(a[3]+b[3], a[3], b[3])
 	}
 }
 
@@ -649,10 +649,10 @@ func vSubF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = a[0] - b[0]
-		d[1] = a[1] - b[1]
-		d[2] = a[2] - b[2]
-		d[3] = a[3] - b[3]
+		d[0] = nan64(a[0]-b[0], a[0], b[0])
+		d[1] = nan64(a[1]-b[1], a[1], b[1])
+		d[2] = nan64(a[2]-b[2], a[2], b[2])
+		d[3] = nan64(a[3]-b[3], a[3], b[3])
 	}
 }
 
@@ -660,10 +660,10 @@ func vMulF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = a[0] * b[0]
-		d[1] = a[1] * b[1]
-		d[2] = a[2] * b[2]
-		d[3] = a[3] * b[3]
+		d[0] = nan64(a[0]*b[0], a[0], b[0])
+		d[1] = nan64(a[1]*b[1], a[1], b[1])
+		d[2] = nan64(a[2]*b[2], a[2], b[2])
+		d[3] = nan64(a[3]*b[3], a[3], b[3])
 	}
 }
 
@@ -671,10 +671,10 @@ func vFmaF64(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b), (*[8][4]float64)(c)
 	for i := range D {
 		d, a, b, c := &D[i], &A[i], &B[i], &C[i]
-		d[0] = math.FMA(a[0], b[0], c[0])
-		d[1] = math.FMA(a[1], b[1], c[1])
-		d[2] = math.FMA(a[2], b[2], c[2])
-		d[3] = math.FMA(a[3], b[3], c[3])
+		d[0] = fmaNaN64(math.FMA(a[0], b[0], c[0]), a[0], b[0], c[0])
+		d[1] = fmaNaN64(math.FMA(a[1], b[1], c[1]), a[1], b[1], c[1])
+		d[2] = fmaNaN64(math.FMA(a[2], b[2], c[2]), a[2], b[2], c[2])
+		d[3] = fmaNaN64(math.FMA(a[3], b[3], c[3]), a[3], b[3], c[3])
 	}
 }
 
@@ -759,10 +759,10 @@ func vAbsF64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float64)(d), (*[8][4]float64)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = math.Abs(a[0])
-		d[1] = math.Abs(a[1])
-		d[2] = math.Abs(a[2])
-		d[3] = math.Abs(a[3])
+		d[0] = abs64(a[0])
+		d[1] = abs64(a[1])
+		d[2] = abs64(a[2])
+		d[3] = abs64(a[3])
 	}
 }
 
@@ -1188,10 +1188,10 @@ func vCvtRnF32F64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float32)(d), (*[8][4]float64)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = canon32(float32(a[0]))
-		d[1] = canon32(float32(a[1]))
-		d[2] = canon32(float32(a[2]))
-		d[3] = canon32(float32(a[3]))
+		d[0] = narrow32(a[0])
+		d[1] = narrow32(a[1])
+		d[2] = narrow32(a[2])
+		d[3] = narrow32(a[3])
 	}
 }
 
