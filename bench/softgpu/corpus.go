@@ -18,17 +18,19 @@ import (
 // unordered is the outcome of a launch whose result depends on the order of blocks and warps, where the two sides differ.
 const unordered = "order not defined"
 
-// maxCorpusInstructions is how many thread instructions of a launch are executed before it is left out as too long.
-const maxCorpusInstructions = 4e9
-
 // launchesPerUnit is how many launches of an application a job takes at a time.
 const launchesPerUnit = 16
 
-// applications splits the corpus into units, cheap launches first, those of one module together.
+// sampled is how many launches of each application come before all others.
+const sampled = 4
+
+// applications splits the corpus into units: first a few launches of every application, each of another kernel as far as there are some, so that a
+// run that is cut short has seen all applications; then the rest, cheap launches first, those of one module together.
 func applications(apps []*corpus.Application) []unit {
 	type costed struct {
 		unit
 		cost uint64
+		rest bool
 	}
 	var us []costed
 	for _, a := range apps {
@@ -40,18 +42,42 @@ func applications(apps []*corpus.Application) []unit {
 		slices.SortStableFunc(order, func(x, y int) int {
 			return cmp.Or(cmp.Compare(size(x), size(y)), strings.Compare(a.Launches[x].Module, a.Launches[y].Module))
 		})
-		for part := range slices.Chunk(order, launchesPerUnit) {
-			u := costed{unit: unit{app: a, launches: part}}
+		first := sample(a, order)
+		order = slices.DeleteFunc(order, func(i int) bool { return slices.Contains(first, i) })
+		add := func(part []int, sample bool) {
+			u := costed{unit: unit{app: a, launches: part}, rest: !sample}
 			for _, i := range part {
 				u.cost += a.Launches[i].Threads()
 			}
 			us = append(us, u)
 		}
+		add(first, true)
+		for part := range slices.Chunk(order, launchesPerUnit) {
+			add(part, false)
+		}
 	}
-	slices.SortStableFunc(us, func(x, y costed) int { return cmp.Compare(x.cost, y.cost) })
+	slices.SortStableFunc(us, func(x, y costed) int {
+		if x.rest != y.rest {
+			return map[bool]int{false: -1, true: 1}[x.rest]
+		}
+		return cmp.Compare(x.cost, y.cost)
+	})
 	out := make([]unit, len(us))
 	for i, u := range us {
 		out[i] = u.unit
+	}
+	return out
+}
+
+// sample takes the first launches of an order that are of different kernels, in that order.
+func sample(a *corpus.Application, order []int) []int {
+	var out []int
+	seen := map[string]bool{}
+	for _, i := range order {
+		if l := &a.Launches[i]; !seen[l.Kernel] && len(out) < sampled {
+			seen[l.Kernel] = true
+			out = append(out, i)
+		}
 	}
 	return out
 }
@@ -214,7 +240,7 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 		return Result{}, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	// The software GPU first: what takes it too long, or what it finds to be out of bounds, is not given to the GPU.
-	cfg := softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, SharedDynamic: l.Shared, Params: params, Workers: 1, MaxInstructions: maxCorpusInstructions}
+	cfg := softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, SharedDynamic: l.Shared, Params: params, Workers: 1, MaxInstructions: w.longest}
 	if _, err = m.in.Launch(l.Kernel, cfg); err != nil {
 		status := failed
 		if f, ok := err.(*softgpu.Fault); ok && f.Kind == softgpu.FaultLimit {

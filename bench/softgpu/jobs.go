@@ -53,6 +53,12 @@ func (c *comparison) run(ctx context.Context) error {
 	if err := c.selfCheck(ctx); err != nil {
 		return err
 	}
+	if c.o.limit > 0 {
+		// What runs when the limit passes may go on for a moment, and is then given up: it counts as not run.
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, c.start.Add(c.o.limit+grace))
+		defer stop()
+	}
 	var wg sync.WaitGroup
 	errs := make(chan error, c.o.jobs)
 	for range max(1, min(c.o.jobs, len(c.units))) {
@@ -68,6 +74,9 @@ func (c *comparison) run(ctx context.Context) error {
 	c.show(true)
 	return nil
 }
+
+// grace is how long after the limit a unit that was begun may run.
+const grace = 10 * time.Second
 
 // take gives the next unit, -1 if there is none.
 func (c *comparison) take(ctx context.Context) int {

@@ -25,7 +25,7 @@ type options struct {
 	jobs                               int
 	families                           []string
 	limit, patience                    time.Duration
-	memory                             uint64
+	memory, longest                    uint64
 	only                               string
 }
 
@@ -51,6 +51,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	limit := fs.Float64("limit-seconds", 0, "start nothing new after so many `seconds`; 0: no limit")
 	patience := fs.Float64("patience", 60, "a pair that takes longer than so many `seconds` is given up")
 	memory := fs.Int("memory-mib", 2048, "device memory of a job, in `MiB`")
+	longest := fs.Float64("longest", 4e9, "leave out launches of the corpus that execute more than so many thread `instructions`")
+	short := fs.Bool("short", false, "a run of 150 seconds on 16 cores: all probes, some launches of every application, then as many as there is time for (-limit-seconds 130 -longest 4e8 unless they are given)")
 	emit := fs.String("emit", "", "write the modules of the probes to this `directory` and end")
 	list := fs.Bool("list", false, "list the units of work and end")
 	worker := fs.Bool("worker", false, "be a job (used by the command itself)")
@@ -61,6 +63,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "softgpu-compare: unexpected argument %q\n", fs.Arg(0))
 		return 2
 	}
+	if *short {
+		given := map[string]bool{}
+		fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		if !given["limit-seconds"] {
+			*limit = 130
+		}
+		if !given["longest"] {
+			*longest = 4e8
+		}
+	}
+	o.longest = uint64(max(1, *longest))
 	if *families != "" {
 		o.families = strings.Split(*families, ",")
 	}

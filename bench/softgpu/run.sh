@@ -13,7 +13,8 @@ if [ ! -x "$binary" ]; then
 	mv "$out/softgpu-compare.tmp" "$binary"
 fi
 corpus=$here/../../test/corpus
-set -- -seed 1 -limit-seconds 420 -json "$out/results.json" -table "$out/table.md" "$@"
+case " $* " in *" -short "*) limit=130 ;; *) limit=420 ;; esac
+set -- -seed 1 -limit-seconds $limit -json "$out/results.json" -table "$out/table.md" "$@"
 [ ! -d "$corpus" ] || set -- -corpus "$corpus" "$@"
 status=0
 "$binary" "$@" || status=$?

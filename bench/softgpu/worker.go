@@ -47,17 +47,19 @@ type worker struct {
 	sw    *software
 	units []unit
 	seed  uint64
-	flip  bool
-	out   *json.Encoder
-	skip  map[string]bool
-	unit  int
+	// longest is how many thread instructions of a launch of the corpus are executed before it is left out as too long.
+	longest uint64
+	flip    bool
+	out     *json.Encoder
+	skip    map[string]bool
+	unit    int
 }
 
 // errBroken says that the context is lost: every call would fail.
 var errBroken = errors.New("the device's context is lost")
 
 func work(o options, in io.Reader, out io.Writer) error {
-	w := &worker{seed: o.seed, out: json.NewEncoder(out)}
+	w := &worker{seed: o.seed, longest: o.longest, out: json.NewEncoder(out)}
 	var err error
 	if w.units, err = o.plan(); err != nil {
 		return err
