@@ -62,6 +62,8 @@ type Launch struct {
 	// Known is memory whose contents are known, sorted and disjoint; it may be nil. Indices and pointers that are loaded
 	// from it have bounds.
 	Known []Known
+	// Seeks makes Evaluate say what else it would be of use to know: Instance.Wanted.
+	Seeks bool
 }
 
 // A Witness shows that an instance is not idempotent: the instruction at Read reads byte
@@ -86,6 +88,10 @@ type Instance struct {
 	ReadsUnknown, WritesUnknown bool
 
 	Witness Witness // of NotIdempotent
+
+	// Relied is the part of Launch.Known that this rests on: it holds only if that does. Wanted is where what is not known was
+	// loaded from, if Launch.Seeks was set; with it known more may come to be wanted. Both are sorted and disjoint.
+	Relied, Wanted []Range
 
 	unplaced bool // something is written, but not in Writes
 

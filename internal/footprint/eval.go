@@ -26,6 +26,7 @@ type machine struct {
 
 	// Of programs that know contents of memory (known.go):
 	relied  []Range    // what was read of them
+	wanted  []Range    // what could not be
 	values  []int64    // sets of values
 	sets    []valueSet // of variables
 	origins []origin   // of loaded values

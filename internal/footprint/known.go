@@ -203,7 +203,7 @@ func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 	if signed {
 		all = signedBounds(v.w)
 	}
-	if v.a0 >= v.a1 || len(m.launch.Known) == 0 {
+	if v.a0 >= v.a1 || len(m.launch.Known) == 0 && !m.launch.Seeks {
 		return all, false
 	}
 	f := &m.p.forms[m.p.args[v.a0].form]
@@ -215,6 +215,9 @@ func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 	}
 	t := known(m.launch.Known, r.lo, r.hi)
 	if t == nil || t.Lo%n != 0 {
+		if m.launch.Seeks {
+			m.wanted = extend(m.wanted, r.lo, r.hi)
+		}
 		return all, false
 	}
 	m.relied = append(m.relied, Range{r.lo, r.hi})
@@ -428,7 +431,7 @@ func (m *machine) common(a, b *extent) bool {
 // what was known; that was written before, since nobody but the launch writes; and as no extent of a write meets what was relied upon,
 // that write was not in its extent, and earlier.
 func (m *machine) knowing(p *program) bool {
-	m.relied = m.relied[:0]
+	m.relied, m.wanted = m.relied[:0], m.wanted[:0]
 	m.origins = resize(m.origins, len(p.vars))
 	clear(m.origins)
 	m.evaluate(p)

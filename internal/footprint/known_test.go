@@ -177,6 +177,38 @@ L2:
 			if plain.Verdict == Idempotent {
 				t.Error("nothing needs to be known")
 			}
+			var relied uint64
+			for _, r := range in.Relied {
+				relied += r.Hi - r.Lo
+			}
+			if x.want != nil && (relied == 0 || relied > uint64(len(x.known)) || in.Wanted != nil) {
+				t.Errorf("relies on %x, wants %x", in.Relied, in.Wanted)
+			}
+			// Who is asked for what is wanted, and for nothing else, comes to the same.
+			seek := *l
+			seek.Known, seek.Seeks = nil, true
+			var sought Instance
+			var have []Range
+			for range 4 {
+				s.Evaluate(&seek, &sought)
+				have = Merge(append(have, sought.Wanted...))
+				seek.Known = nil
+				for _, r := range have {
+					r.Lo, r.Hi = max(r.Lo, x.at), min(r.Hi, x.at+uint64(len(x.known)))
+					if r.Lo < r.Hi {
+						seek.Known = append(seek.Known, Known{r, NewContents(x.known[r.Lo-x.at:r.Hi-x.at], r.Hi-r.Lo)})
+					}
+				}
+			}
+			if x.name == "it begins between words" { // which what is wanted does not
+				return
+			}
+			if sought.Verdict != in.Verdict || in.Verdict == Idempotent && !slices.Equal(sought.Reads, in.Reads) {
+				t.Errorf("sought: %v, reads %x; known: %v, reads %x", sought.Verdict, sought.Reads, in.Verdict, in.Reads)
+			}
+			if x.want == nil && x.name == "volatile" && have != nil {
+				t.Errorf("wants %x", have)
+			}
 			// The same with a summary that was kept, and with the memory of another evaluation.
 			text, err := s.MarshalBinary()
 			var back Summary

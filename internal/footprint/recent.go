@@ -21,7 +21,7 @@ import (
 //   - a thread that is followed to find a witness makes its accesses within their extents, so only accesses of one cluster
 //     meet there, too. Where some access has no extent, nothing is kept that rests on a witness or on its absence.
 //
-// Launches of which contents of memory are known, and Contained ones, are not remembered; nor are those of kernels with variables
+// Launches of which contents of memory are known or sought, and Contained ones, are not remembered; nor are those of kernels with variables
 // whose addresses are not known, and those that depend on where addresses end.
 type Recent struct {
 	Hits, Misses uint64 // launches that were remembered, or not
@@ -67,7 +67,7 @@ const (
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	pl := s.prog.plan
-	if pl == nil || !pl.repeats || l.Contained || len(l.Known) > 0 || len(l.Params) < max(s.paramBytes, pl.least) {
+	if pl == nil || !pl.repeats || l.Contained || len(l.Known) > 0 || l.Seeks || len(l.Params) < max(s.paramBytes, pl.least) {
 		r.Misses++
 		s.Evaluate(l, in)
 		return

@@ -30,7 +30,7 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 	for i := range 3 {
 		m.cluster[i] = max(1, l.Cluster[i], s.cluster[i])
 	}
-	if !s.reads || len(l.Known) == 0 || s.guessWrites || !m.knowing(&s.tables) {
+	if !in.knows(s, l) {
 		m.evaluate(&s.prog)
 	}
 	if m.bad {
@@ -47,8 +47,23 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 // reset makes room for a launch of a kernel.
 func (in *Instance) reset(s *Summary) {
 	in.Verdict, in.Cause, in.At, in.Witness = Unknown, NoCause, 0, Witness{}
-	in.Reads, in.Writes = in.Reads[:0], in.Writes[:0]
+	in.Reads, in.Writes, in.Relied, in.Wanted = in.Reads[:0], in.Writes[:0], in.Relied[:0], in.Wanted[:0]
 	in.ReadsUnknown, in.WritesUnknown, in.unplaced, in.s = false, false, false, s
+}
+
+// knows reports whether contents of memory were of use, and have been used.
+func (in *Instance) knows(s *Summary, l *Launch) bool {
+	if !s.reads || s.guessWrites || len(l.Known) == 0 && !l.Seeks {
+		return false
+	}
+	known := in.m.knowing(&s.tables)
+	if known {
+		in.Relied = Merge(append(in.Relied, in.m.relied...))
+	}
+	if l.Seeks {
+		in.Wanted = Merge(append(in.Wanted, in.m.wanted...))
+	}
+	return known
 }
 
 // evaluate finds the extents of all accesses.

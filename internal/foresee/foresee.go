@@ -24,11 +24,18 @@ type Effect struct {
 	Reads, Writes []footprint.Range
 	Proven        bool // it touches nothing else
 	Everything    bool // nothing is known of it, and the ranges say nothing
+	Exact         bool // its kernels are the very PTX that was looked at
+	Bounded       bool // if they are, it writes nothing else
+	// Owed is what work that has gone may touch if this goes and changes what is known of memory (memory.go). It is part of what
+	// this has to wait for.
+	Owed struct{ Reads, Writes []Span }
 }
 
 // reset makes e the effect of nothing.
 func (e *Effect) reset() {
-	*e = Effect{Reads: e.Reads[:0], Writes: e.Writes[:0], Proven: true}
+	owed := e.Owed
+	owed.Reads, owed.Writes = owed.Reads[:0], owed.Writes[:0]
+	*e = Effect{Reads: e.Reads[:0], Writes: e.Writes[:0], Proven: true, Exact: true, Bounded: true, Owed: owed}
 }
 
 // Nothing makes e the effect of work of that name that touches no memory.
@@ -40,7 +47,7 @@ func (e *Effect) Nothing(name string) {
 // Unknown makes e the effect of work of that name of which nothing is known.
 func (e *Effect) Unknown(name string) {
 	e.reset()
-	e.Name, e.Proven, e.Everything = name, false, true
+	e.Name, e.Proven, e.Everything, e.Exact, e.Bounded = name, false, true, false, false
 }
 
 // A Program foresees the work of one program. It is not for several goroutines at once.
@@ -56,6 +63,8 @@ type Program struct {
 	recent  footprint.Recent
 	launch  footprint.Launch // in hand
 	inst    footprint.Instance
+	part    Effect
+	memory  *memory // nil: contents do not count
 }
 
 // kernel is what is known of a kernel of the trace.
@@ -82,6 +91,7 @@ func (p *Program) Text(d trace.Digest, text []byte) {
 
 // Apply takes note of a record. That of a kernel takes as long as its analysis.
 func (p *Program) Apply(r trace.Record) {
+	p.moves(r)
 	p.state.Apply(r)
 	switch r := r.(type) {
 	case *trace.Alloc, *trace.Free:
@@ -149,29 +159,34 @@ func (p *Program) summaries(d trace.Digest) map[string]*footprint.Summary {
 	return have
 }
 
-// Launch says what a launch may do.
-func (p *Program) Launch(l *trace.Launch, e *Effect) {
+// Launch says what a launch may do, whatever memory holds.
+func (p *Program) Launch(l *trace.Launch, e *Effect) { p.evaluate(l, nil, false, e) }
+
+// evaluate is Launch with what is known of memory; false if nothing is known of the launch.
+func (p *Program) evaluate(l *trace.Launch, known []footprint.Known, seeks bool, e *Effect) bool {
 	e.reset()
 	k := p.kernels[l.Kernel]
 	if k == nil {
 		e.Unknown("a kernel that is not known")
-		return
+		return false
 	}
 	if l.Flags&trace.NoParams != 0 {
 		e.Unknown(k.told.Name)
-		return
+		return false
 	}
 	if p.allocs == nil {
 		for _, a := range p.state.Allocs() {
 			p.allocs = append(p.allocs, footprint.Range{Lo: a.Addr, Hi: a.Addr + a.Bytes})
 		}
 	}
-	p.launch = footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}
+	p.launch = footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs, Known: known, Seeks: seeks}
 	p.recent.Evaluate(k.summary, &p.launch, &p.inst)
 	e.Name = k.told.Name
 	e.Reads = append(e.Reads, p.inst.Reads...)
 	e.Writes = append(e.Writes, p.inst.Writes...)
+	e.Exact, e.Bounded = k.exact, !p.inst.WritesUnknown
 	e.Proven = k.exact && !p.inst.ReadsUnknown && !p.inst.WritesUnknown
+	return true
 }
 
 // Copy says what a copy or a memset may do.
@@ -214,7 +229,7 @@ func (e *Effect) Join(other *Effect) {
 		return
 	}
 	e.Reads, e.Writes = footprint.Merge(append(e.Reads, other.Reads...)), footprint.Merge(append(e.Writes, other.Writes...))
-	e.Proven = e.Proven && other.Proven
+	e.Proven, e.Exact, e.Bounded = e.Proven && other.Proven, e.Exact && other.Exact, e.Bounded && other.Bounded
 }
 
 // A Span is a part of an allocation (wire.Alloc) of a held program.
