@@ -135,6 +135,8 @@ type Result struct {
 	ChunksAside    int           // copied aside after the stall, because they were about to be written
 	Waits          int           // launches and copies that had to wait for that, or for the drain of what they write
 	Waited         time.Duration // how long, in all
+	Guesses        int           // launches and copies after the stall of which not all that they do was foreseen
+	Known          int           // those that were foreseen with contents of memory
 	Mispredictions int           // captures that were lost to writes nobody foresaw, and taken again
 	Digest         string
 	Steps          []Step

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"holdfast/internal/foresee"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 	"holdfast/internal/wire"
@@ -63,13 +64,25 @@ func (c *capture) arm(ctx context.Context, program int) error {
 		}
 	}
 	w := c.watches[program]
-	return w.arm(ctx, wire.AskWrites, func(t *task) {
-		spans := regionSpans(where, program, t.spans(nil, t.effect, false))
+	missing := func(e *foresee.Effect) map[*deviceSnapshot][]snapshot.Span {
+		spans := regionSpans(where, program, w.spans(nil, e, false))
 		for d, list := range spans {
 			if d.snap.Kept(list) {
 				delete(spans, d)
 			}
 		}
+		return spans
+	}
+	g := gate{settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
+	g.read = func(sp foresee.Span, b []byte) error {
+		r, ok := where[place{program, sp.Block}]
+		if !ok {
+			return errNotHeld
+		}
+		return r.of.region[r.index].Read(sp.Off, b)
+	}
+	g.act = func(t *task) {
+		spans := missing(t.effect)
 		if len(spans) == 0 {
 			t.work.Go()
 			return
@@ -82,7 +95,8 @@ func (c *capture) arm(ctx context.Context, program int) error {
 				d.snap.BeforeWrite(ctx, list)
 			}
 		}()
-	})
+	}
+	return w.arm(ctx, wire.AskWrites, g)
 }
 
 // unwatch lets the programs run as they did before.

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/internal/foresee"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
+	"holdfast/internal/snapshot/digest"
 	"holdfast/internal/wire"
 )
 
@@ -76,22 +78,26 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 	var watches []*watch
 	for i, p := range r.programs {
 		w := newWatch(p)
-		w.foreseen.Translated = p.Identity().GPU == wire.GPUSoft
 		if err := w.attach(ctx); err != nil {
 			return nil, fmt.Errorf("process %d cannot be watched, so nothing can be filled on demand: %w", p.Identity().PID, err)
 		}
 		watches = append(watches, w)
-		if err := w.arm(ctx, wire.AskWrites|wire.AskReads|wire.AskHold, func(t *task) {
-			if !t.effect.Proven {
-				go r.let(t.work, func() error { return needAll(fillCtx, fills) })
-				return
-			}
-			spans := regionSpans(where, i, t.spans(nil, t.effect, true))
+		missing := func(e *foresee.Effect) map[*snapshot.Filling][]snapshot.Span {
+			spans := regionSpans(where, i, w.spans(nil, e, true))
 			for f, list := range spans {
 				if f.Ready(list) {
 					delete(spans, f)
 				}
 			}
+			return spans
+		}
+		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
+		g.act = func(t *task) {
+			if !t.effect.Proven {
+				go r.let(t.work, func() error { return needAll(fillCtx, fills) })
+				return
+			}
+			spans := missing(t.effect)
 			if len(spans) == 0 {
 				t.work.Go()
 				return
@@ -104,11 +110,47 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 				}
 				return nil
 			})
-		}); err != nil {
+		}
+		if err := w.arm(ctx, wire.AskWrites|wire.AskReads|wire.AskHold, g); err != nil {
 			return nil, err
 		}
 	}
 	return watches, nil
+}
+
+var errNotHeld = errors.New("memory that is not held")
+
+// contents reads what memory of a program will hold when all is filled: from the image, and wherever the filling is.
+func (r *restoration) contents(program int) func(foresee.Span, []byte) error {
+	digests := map[uint64][]digest.Digest{}
+	for _, d := range r.devices {
+		for i, at := range d.places {
+			if at.program == program {
+				digests[at.block] = d.digests[i]
+			}
+		}
+	}
+	chunk := make([]byte, snapshot.ChunkSize)
+	var last *digest.Digest // in chunk
+	return func(sp foresee.Span, b []byte) error {
+		for len(b) > 0 {
+			n, at := sp.Off/snapshot.ChunkSize, sp.Off%snapshot.ChunkSize
+			list := digests[sp.Block]
+			if n >= uint64(len(list)) {
+				return errNotHeld
+			}
+			if last == nil || *last != list[n] {
+				last = nil
+				if err := r.im.ReadChunk(list[n], chunk); err != nil {
+					return err
+				}
+				last = &list[n]
+			}
+			k := copy(b, chunk[at:])
+			b, sp.Off = b[k:], sp.Off+uint64(k)
+		}
+		return nil
+	}
 }
 
 // let lets work go when need returns. If what it needs will never come it stays where it is: finish ends the program.
@@ -157,6 +199,8 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 		return err
 	}
 	for i, w := range watches {
+		_, guesses, known := w.foresight()
+		r.res.Guesses, r.res.Known = r.res.Guesses+guesses, r.res.Known+known
 		id := r.programs[i].Identity()
 		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {
 			return fmt.Errorf("process %d stays watched: %w", id.PID, err)

@@ -71,6 +71,10 @@ func (c *capture) commit() error {
 		r.Mode, r.ModeReason = st.Mode.String(), st.Why
 		c.env.Log.Debug("snapshot", "stats", st)
 	}
+	for _, w := range c.watches {
+		_, guesses, known := w.foresight()
+		r.Guesses, r.Known = r.Guesses+guesses, r.Known+known
+	}
 	if len(c.snaps) == 0 {
 		r.Mode, r.ModeReason = c.opt.Mode.String(), "no device memory"
 	}

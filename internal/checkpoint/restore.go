@@ -47,11 +47,14 @@ type RestoreResult struct {
 
 	// Finish is set after a restore on demand. It returns when all the memory is there, and must be called; an error
 	// means that the program had to be ended. Missing is how much was not there when the program began to run. After Finish
-	// Waits and Waited say how many pieces of work had to wait, and for how long in all.
+	// Waits and Waited say how many pieces of work had to wait, and for how long in all; Known how many were foreseen with contents of
+	// memory, and Guesses how many had to wait for everything.
 	Finish  func() error
 	Missing uint64
 	Waits   int
 	Waited  time.Duration
+	Known   int
+	Guesses int
 }
 
 // Restore brings the program tree of an image back. When it fails, nothing of the tree

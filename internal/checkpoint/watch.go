@@ -13,6 +13,7 @@ import (
 	"holdfast/internal/snapshot"
 	"holdfast/internal/tap"
 	"holdfast/internal/trace"
+	"holdfast/internal/wire"
 )
 
 // A watch foresees what the work of one program will do while that waits, and lets it go when it may. It keeps what it has
@@ -24,18 +25,28 @@ type watch struct {
 	mu       sync.Mutex
 	foreseen *foresee.Program
 	effect   foresee.Effect
-	part     foresee.Effect
-	act      func(*task) // what becomes of work; nil: it goes at once
+	pieces   []foresee.Piece
+	gate     gate
+	armed    bool // it has been
 	broken   error
 	asked    int      // pieces of work
+	guesses  int      // of them, those of which not all is proven
 	guessed  []string // names of work whose effect was a guess
+}
+
+// A gate says what becomes of work.
+type gate struct {
+	act     func(*task)                // nil: it goes at once
+	settled func(*foresee.Effect) bool // act would let it go at once
+	// read reads what memory held when the gate was armed. proofs: what is not proven does not count.
+	read   func(sp foresee.Span, b []byte) error
+	proofs bool
 }
 
 // A task is a piece of work that waits.
 type task struct {
 	work   *process.Work
 	effect *foresee.Effect // valid until act returns
-	spans  func(list []foresee.Span, e *foresee.Effect, reads bool) []foresee.Span
 }
 
 // mostGuessed is how many names of guesses are kept for messages.
@@ -44,7 +55,11 @@ const mostGuessed = 8
 // spin is how long the reader of a tap looks for work before it sleeps. Work that asks stands still until it is seen.
 const spin = 100 * time.Microsecond
 
-func newWatch(p *process.Program) *watch { return &watch{program: p, foreseen: foresee.New()} }
+func newWatch(p *process.Program) *watch {
+	w := &watch{program: p, foreseen: foresee.New()}
+	w.foreseen.Translated = p.Identity().GPU == wire.GPUSoft
+	return w
+}
 
 // attach begins to watch. When it returns, all the code that the program has is analysed.
 func (w *watch) attach(ctx context.Context) error {
@@ -63,22 +78,33 @@ func (w *watch) attach(ctx context.Context) error {
 	return nil
 }
 
-// arm makes work ask from the next thaw on; act decides.
-func (w *watch) arm(ctx context.Context, flags uint32, act func(*task)) error {
+// arm makes work of the frozen program ask from the next thaw on; g decides.
+func (w *watch) arm(ctx context.Context, flags uint32, g gate) error {
 	w.mu.Lock()
-	w.act = act
+	again := w.armed
+	w.gate, w.armed = g, true
+	w.foreseen.Forget()
 	err := w.broken
 	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return w.tap.Ask(ctx, flags)
+	if err := w.tap.Ask(ctx, flags); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !again { // else it may have run unasked since the moment that read is of
+		w.foreseen.Remember(g.read, g.proofs)
+	}
+	return nil
 }
 
 // detach ends the watching; what waits goes.
 func (w *watch) detach(ctx context.Context) error {
 	w.mu.Lock()
-	w.act = nil
+	w.gate = gate{}
+	w.foreseen.Forget()
 	w.mu.Unlock()
 	if w.tap == nil {
 		return nil
@@ -111,38 +137,46 @@ func (w *watch) Broken(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken = err
+	w.foreseen.Forget()
 }
 
 // Work implements process.Watcher.
 func (w *watch) Work(work *process.Work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.act == nil {
+	if w.gate.act == nil {
 		work.Go()
 		return
 	}
 	w.asked++
+	if shares(w.program) {
+		w.foreseen.Forget()
+	}
+	w.pieces = w.pieces[:0]
+	for _, part := range work.Parts {
+		w.pieces = append(w.pieces, foresee.Piece{Launch: part.Launch, Copy: part.Copy})
+	}
 	e := &w.effect
-	e.Nothing(work.Call)
-	for i, part := range work.Parts {
-		switch {
-		case part.Launch != nil:
-			w.foreseen.Launch(part.Launch, &w.part)
-		case part.Copy != nil:
-			w.foreseen.Copy(part.Copy, &w.part)
-		}
-		if i == 0 {
-			e.Name = w.part.Name
-		}
-		e.Join(&w.part)
-	}
-	if work.Opaque != "" {
-		e.Unknown(fmt.Sprintf("%s (%s)", work.Call, work.Opaque))
-	}
+	w.foreseen.Work(work.Call, w.pieces, work.Opaque, w.gate.settled, e)
 	if !e.Proven && len(w.guessed) < mostGuessed && !slices.Contains(w.guessed, e.Name) {
 		w.guessed = append(w.guessed, e.Name)
 	}
-	w.act(&task{work: work, effect: e, spans: w.spans})
+	if !e.Proven {
+		w.guesses++
+	}
+	w.gate.act(&task{work: work, effect: e})
+}
+
+// shares reports whether a program has memory that others may write without being watched.
+func shares(p *process.Program) bool {
+	return slices.ContainsFunc(p.Caveats(), func(c wire.Caveat) bool { return c.Flags&wire.CaveatBlocksFull != 0 })
+}
+
+// foresight says how many pieces of work asked, of how many the effect was a guess, and how many were foreseen with contents of memory.
+func (w *watch) foresight() (asked, guesses, known int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked, w.guesses, w.foreseen.Used()
 }
 
 // spans appends what the effect touches in allocations: what it writes, and if reads is set what it reads.
@@ -153,11 +187,15 @@ func (w *watch) spans(list []foresee.Span, e *foresee.Effect, reads bool) []fore
 				list = append(list, foresee.Span{Block: a.Block, Off: a.Offset, Len: a.Bytes})
 			}
 		}
-		return list
+	} else {
+		list = w.foreseen.Spans(list, e.Writes)
+		if reads {
+			list = w.foreseen.Spans(list, e.Reads)
+		}
 	}
-	list = w.foreseen.Spans(list, e.Writes)
+	list = append(list, e.Owed.Writes...)
 	if reads {
-		list = w.foreseen.Spans(list, e.Reads)
+		list = append(list, e.Owed.Reads...)
 	}
 	return list
 }

@@ -95,7 +95,7 @@ func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 		for _, p := range res.Programs {
 			p.SetState(api.StateRunning)
 		}
-		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited)
+		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited, "guesses", res.Guesses, "known", res.Known)
 	}
 	unlock()
 	d.touch()

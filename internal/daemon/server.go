@@ -253,7 +253,7 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, prog
 		PID: group[0].Identity().PID, Name: group[0].Identity().Name, Dir: req.Dir, Kind: res.Kind, Mode: res.Mode, ModeReason: res.ModeReason,
 		StallMS: ms(res.Stall), DataStallMS: ms(res.DataStall), DrainMS: ms(res.Drain), TotalMS: ms(res.Total),
 		Bytes: res.Bytes, BytesNew: res.BytesNew, HostBytes: res.HostBytes, Chunks: res.Chunks, ChunksNew: res.ChunksNew, ChunksZero: res.ChunksZero,
-		ChunksReused: res.ChunksReused, ChunksRecopied: res.ChunksRecopied, ChunksAside: res.ChunksAside, Waits: res.Waits, WaitedMS: ms(res.Waited), Mispredictions: res.Mispredictions, Digest: res.Digest, Steps: steps(res.Steps),
+		ChunksReused: res.ChunksReused, ChunksRecopied: res.ChunksRecopied, ChunksAside: res.ChunksAside, Waits: res.Waits, WaitedMS: ms(res.Waited), Guesses: res.Guesses, Known: res.Known, Mispredictions: res.Mispredictions, Digest: res.Digest, Steps: steps(res.Steps),
 		LeaveRunning: req.LeaveRunning || req.GPUOnly, Warnings: res.Warnings,
 	}
 	return out, nil

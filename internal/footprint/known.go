@@ -75,22 +75,36 @@ func blockOf(b []byte) block {
 	for r := range x {
 		x[r] = bounds{far, -far}
 	}
-	var word [8]byte
-	for at := 0; at < len(b); at += 8 {
-		clear(word[:])
-		copy(word[:], b[at:])
-		for r := range x {
-			n := readingBytes(r)
-			for i := 0; i < 8; i += n {
-				v := readWord(r, word[i:])
-				x[r] = x[r].join(bounds{v, v})
-			}
-		}
+	for ; len(b) >= 8; b = b[8:] {
+		x.add(binary.LittleEndian.Uint64(b))
+	}
+	if len(b) > 0 {
+		var word [8]byte
+		copy(word[:], b)
+		x.add(binary.LittleEndian.Uint64(word[:]))
 	}
 	return x
 }
 
-func readingBytes(r int) int { return [numReadings]int{1, 1, 2, 2, 4, 8}[r] }
+// add joins the words of eight bytes, for each reading.
+func (x *block) add(w uint64) {
+	x[readS64].include(clamp(int64(w)))
+	x[readS32].include(int64(int32(w)))
+	x[readS32].include(int64(int32(w >> 32)))
+	u8, s8, u16, s16 := x[readU8], x[readS8], x[readU16], x[readS16]
+	for range 4 {
+		u16.include(int64(uint16(w)))
+		s16.include(int64(int16(w)))
+		u8.include(int64(uint8(w)))
+		s8.include(int64(int8(w)))
+		u8.include(int64(uint8(w >> 8)))
+		s8.include(int64(int8(w >> 8)))
+		w >>= 16
+	}
+	x[readU8], x[readS8], x[readU16], x[readS16] = u8, s8, u16, s16
+}
+
+func (b *bounds) include(v int64) { b.lo, b.hi = min(b.lo, v), max(b.hi, v) }
 
 // readWord reads the first bytes of b as a number; one of 64 bits ends at ±far.
 func readWord(r int, b []byte) int64 {

@@ -10,6 +10,8 @@ import (
 	"holdfast/ptx"
 )
 
+func readingBytes(r int) int { return [numReadings]int{1, 1, 2, 2, 4, 8}[r] }
+
 // TestContents compares bounds of contents with those that reading every word gives.
 func TestContents(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

@@ -90,6 +90,28 @@ func (r *Region) Size() uint64 { return r.mem.size }
 // Chunks returns the size in chunks.
 func (r *Region) Chunks() int { return int(r.mem.size / ChunkSize) }
 
+// Read copies what the region holds from off on.
+func (r *Region) Read(off uint64, b []byte) error {
+	if size := r.Size(); off > size || uint64(len(b)) > size-off {
+		return fmt.Errorf("read %#x bytes at %#x of a region of %#x", len(b), off, size)
+	}
+	e := r.e
+	for len(b) > 0 {
+		n := min(len(b), len(e.hostTables))
+		if err := e.gpu.do(func() error {
+			// Also after a failure: nothing is under way when the buffer is used again.
+			err := e.drv.CopyDtoH(e.hostTables[:n], r.mem.base+cuda.DevicePtr(off), e.stream)
+			err = errors.Join(err, e.wait(false))
+			copy(b, e.hostTables[:n])
+			return err
+		}); err != nil {
+			return fmt.Errorf("read %#x bytes at %#x of a region: %w", n, off, err)
+		}
+		b, off = b[n:], off+uint64(n)
+	}
+	return nil
+}
+
 // chunkTable lists the chunks of regions one after the other.
 type chunkTable struct {
 	addr  []cuda.DevicePtr

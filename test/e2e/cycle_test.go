@@ -213,6 +213,41 @@ func TestCow(t *testing.T) {
 	}
 }
 
+// A table of indices says where a program writes. As long as it is as it was in the stall, all that launches write is known, and
+// they wait for no more than that; when it changes all the time, they wait for all that they might write, and the image is right too.
+func TestCowTables(t *testing.T) {
+	for _, verb := range []string{"scatter", "shuffle"} {
+		for _, kind := range []string{"--gpu-only", "--leave-running"} {
+			t.Run(verb+" "+kind, func(t *testing.T) {
+				s := newSite(t)
+				r := s.teller("teller")
+				r.tell("alloc 128")
+				r.tell("table 0")
+				tag := r.send("%s 0", verb)
+				c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), kind, "--mode", "cow")
+				t.Logf("%d guesses, %d known; %d waits, %.1f ms; %d chunks aside", c.Guesses, c.Known, c.Waits, c.WaitedMS, c.ChunksAside)
+				if c.Mode != "cow" || c.Mispredictions != 0 {
+					t.Errorf("mode %s (%s), %d mispredictions: %v", c.Mode, c.ModeReason, c.Mispredictions, c.Warnings)
+				}
+				// On a busy machine all may have drained before the program wrote again.
+				if verb == "scatter" && c.Guesses > 0 || verb == "shuffle" && c.Guesses == 0 && c.Known > 1 {
+					t.Errorf("%d guesses, %d known", c.Guesses, c.Known)
+				}
+				r.tell("whole 0")
+				all, err := strconv.Atoi(strings.TrimPrefix(r.expect(tag), "ok "))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.ok("rollback", "teller", s.path("img"))
+				then, err := strconv.Atoi(r.tell("whole 0"))
+				if err != nil || then >= all {
+					t.Errorf("the image has %d writes of %d: %v", then, all, err)
+				}
+			})
+		}
+	}
+}
+
 // A second image stores only what changed.
 func TestIncremental(t *testing.T) {
 	s := newSite(t)

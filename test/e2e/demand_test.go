@@ -55,6 +55,50 @@ func TestRestoreOnDemandWhole(t *testing.T) {
 	}
 }
 
+// Restored on demand, a launch that writes to where a table says waits for no more than that: the image says what the table holds. When
+// the table has changed, it waits for everything.
+func TestRestoreOnDemandTables(t *testing.T) {
+	for _, verb := range []string{"scatter", "shuffle"} {
+		t.Run(verb, func(t *testing.T) {
+			s := newSite(t)
+			r := s.teller("teller")
+			r.tell("alloc 128")
+			r.tell("fill 3")
+			erase := func(r *teller) { // what those writes leave behind
+				for at := 2 << 20; at <= 128<<20; at += 2 << 20 {
+					r.tell("poke 0 %d 7", at-4)
+				}
+			}
+			erase(r)
+			sum := r.tell("sum")
+			r.tell("table 0")
+			s.ok("checkpoint", "teller", "-o", s.path("img"))
+			r.wait()
+			s.ok("daemon", "stop", "--force")
+			tag := r.send("%s 0", verb) // so that it begins at once
+			again := r.restoredOnDemand(s.path("img"))
+			var line string
+			s.until("the memory is there", func() bool {
+				_, line, _ = strings.Cut(s.daemonLog(), "restored on demand")
+				line, _, _ = strings.Cut(line, "\n")
+				return line != ""
+			})
+			t.Log(line)
+			if verb == "scatter" && !strings.Contains(line, "guesses=0 ") {
+				t.Errorf("launches waited for everything:%s", line)
+			}
+			writes := again.tell("whole 0")
+			if said := again.expect(tag); said != "ok "+writes {
+				t.Errorf("%s writes, it said %s", writes, said)
+			}
+			erase(again)
+			if got := again.tell("sum"); got != sum {
+				t.Errorf("sum %s, want %s", got, sum)
+			}
+		})
+	}
+}
+
 // A damaged image is found while the program runs already: it is ended before it has used a wrong byte, and the image can be
 // restored when it is repaired.
 func TestRestoreOnDemandDamage(t *testing.T) {

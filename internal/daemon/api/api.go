@@ -136,6 +136,8 @@ type CheckpointResult struct {
 	ChunksAside    int      `json:"chunks_aside"`    // mode "cow": copied aside before the program wrote them
 	Waits          int      `json:"waits"`           // mode "cow": launches and copies that waited for what they write to be kept
 	WaitedMS       float64  `json:"waited_ms"`       // in all
+	Guesses        int      `json:"guesses"`         // mode "cow": launches and copies of which not all that they do was foreseen
+	Known          int      `json:"known"`           // mode "cow": launches that were foreseen with contents of memory
 	Mispredictions int      `json:"mispredictions"`  // captures lost to a write that was not foreseen, and taken again
 	Digest         string   `json:"digest"`          // of the device memory: hex
 	Steps          []Step   `json:"steps"`

@@ -13,6 +13,9 @@
  *     TAG count              TAG ok VALUE         (of that variable)
  *     TAG stir INDEX         TAG ok WRITES        (until the next command: writes 1, 2, 3 … one after the other, to each 2 MiB in turn)
  *     TAG hide INDEX         TAG ok WRITES        (the same, through a pointer that lies in device memory)
+ *     TAG table INDEX        TAG ok               (a table of where those writes go)
+ *     TAG scatter INDEX      TAG ok WRITES        (the same, to where the table says)
+ *     TAG shuffle INDEX      TAG ok WRITES        (the same, and the table changes before every write)
  *     TAG whole INDEX        TAG ok WRITES        (how many writes of those it has), or TAG error torn
  *     TAG managed            TAG ok, or TAG error N
  *     TAG exit STATUS        ends
@@ -60,12 +63,15 @@ static const char ptx[] =
 	".visible .entry put(.param .u64 p_at, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
 	" ld.param.u64 %d0, [p_at]; ld.param.u32 %r0, [p_value]; st.global.u32 [%d0], %r0; ret;\n}\n"
 	".visible .entry chase(.param .u64 p_cell, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
-	" ld.param.u64 %d0, [p_cell]; ld.param.u32 %r0, [p_value]; ld.global.u64 %d1, [%d0]; st.global.u32 [%d1], %r0; ret;\n}\n";
+	" ld.param.u64 %d0, [p_cell]; ld.param.u32 %r0, [p_value]; ld.global.u64 %d1, [%d0]; st.global.u32 [%d1], %r0; ret;\n}\n"
+	".visible .entry spread(.param .u64 p_base, .param .u64 p_index, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<4>;\n"
+	" ld.param.u64 %d0, [p_base]; ld.param.u64 %d1, [p_index]; ld.param.u32 %r0, [p_value];\n"
+	" ld.global.u64 %d2, [%d1]; add.s64 %d3, %d0, %d2; st.global.u32 [%d3], %r0; ret;\n}\n";
 
 enum { MOST = 256 };
 static struct { CUdeviceptr at; unsigned long long bytes; } held[MOST];
-static CUdeviceptr out, counter;
-static CUfunction k_fill, k_sum, k_bump, k_put, k_chase;
+static CUdeviceptr out, counter, table;
+static CUfunction k_fill, k_sum, k_bump, k_put, k_chase, k_spread;
 static int answers, commands;
 
 static void answer(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -90,7 +96,7 @@ static void answer(const char *format, ...)
 		}                                                                \
 	} while (0)
 
-enum { STRIDE = 2 << 20 };
+enum { STRIDE = 2 << 20, MOST_STRIDES = 512 };
 
 /* The last word of every stride is written in turn, from the last one down: memory is copied the other way. */
 static CUdeviceptr cell(int i, unsigned n)
@@ -110,6 +116,33 @@ static unsigned stir(int i, bool hidden)
 		if (hidden)
 			CU(cuMemcpyHtoD(out, &at, sizeof at));
 		CU(cuLaunchKernel(hidden ? k_chase : k_put, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+		CU(cuCtxSynchronize());
+	}
+	return n;
+}
+
+/* Where those writes go, in that order, in bytes from the beginning. */
+static void tabulate(int i)
+{
+	unsigned strides = (unsigned)(held[i].bytes / STRIDE);
+	uint64_t list[MOST_STRIDES];
+	for (unsigned n = 0; n < strides && n < MOST_STRIDES; n++)
+		list[n] = cell(i, n) - held[i].at;
+	CU(cuMemcpyHtoD(table, list, sizeof list));
+}
+
+static unsigned scatter(int i, bool changing)
+{
+	struct pollfd next = {.fd = commands, .events = POLLIN};
+	unsigned n = 0;
+	for (unsigned strides = (unsigned)(held[i].bytes / STRIDE); n < strides || poll(&next, 1, 0) == 0; n++) {
+		CUdeviceptr index = table + (changing ? 0 : n % strides * sizeof(uint64_t));
+		uint64_t where = cell(i, n) - held[i].at;
+		unsigned value = n + 1;
+		void *args[] = {&held[i].at, &index, &value};
+		if (changing)
+			CU(cuMemcpyHtoD(index, &where, sizeof where));
+		CU(cuLaunchKernel(k_spread, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
 		CU(cuCtxSynchronize());
 	}
 	return n;
@@ -214,6 +247,11 @@ static void obey(char *line)
 		answer("%s ok %u\n", tag, n);
 	} else if (!strcmp(verb, "stir") || !strcmp(verb, "hide")) {
 		answer("%s ok %u\n", tag, stir((int)a, verb[0] == 'h'));
+	} else if (!strcmp(verb, "table")) {
+		tabulate((int)a);
+		answer("%s ok\n", tag);
+	} else if (!strcmp(verb, "scatter") || !strcmp(verb, "shuffle")) {
+		answer("%s ok %u\n", tag, scatter((int)a, verb[1] == 'h'));
 	} else if (!strcmp(verb, "whole")) {
 		long n = whole((int)a);
 		if (n < 0)
@@ -260,9 +298,11 @@ int main(int argc, char **argv)
 	CU(cuModuleGetFunction(&k_bump, mod, "bump"));
 	CU(cuModuleGetFunction(&k_put, mod, "put"));
 	CU(cuModuleGetFunction(&k_chase, mod, "chase"));
+	CU(cuModuleGetFunction(&k_spread, mod, "spread"));
 	size_t size;
 	CU(cuModuleGetGlobal(&counter, &size, mod, "counter"));
 	CU(cuMemAlloc(&out, sizeof(uint64_t)));
+	CU(cuMemAlloc(&table, MOST_STRIDES * sizeof(uint64_t)));
 	answer("ready\n");
 	char line[256];
 	while (fgets(line, sizeof line, in))
