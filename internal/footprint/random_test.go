@@ -759,7 +759,7 @@ func TestRandomKernels(t *testing.T) {
 	counts := map[Verdict]int{}
 	bounded := 0
 	gained := 0 // verdicts that rest on what is known
-	var in, without Instance
+	var in, without, sought Instance
 	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
@@ -785,6 +785,17 @@ func TestRandomKernels(t *testing.T) {
 				t.Fatalf("seed %d, nothing known: %s\n%s", seed, bad, src)
 			}
 			sums[0].Evaluate(l, &in)
+			seeking := *l
+			seeking.Seeks = true
+			sums[0].Evaluate(&seeking, &sought)
+			if bad := different(&sought, &in); bad != "" {
+				t.Fatalf("seed %d: asked for what it wants: %s", seed, bad)
+			}
+			for _, r := range in.Relied {
+				if k := l.Known[0]; r.Lo < k.Lo || r.Hi > k.Hi {
+					t.Fatalf("seed %d: relies on %x, which nobody knows", seed, r)
+				}
+			}
 			if in.Verdict == Idempotent && without.Verdict == Unknown {
 				gained++
 			}

@@ -494,3 +494,32 @@ func TestMemoryRandom(t *testing.T) {
 	}
 	t.Logf("in %d programs contents were used %d times, and owed for %d times", rounds, used, owed)
 }
+
+// BenchmarkWork is what a piece of work costs the daemon while contents of memory count, and while they do not.
+func BenchmarkWork(b *testing.B) {
+	scatter, guarded := launch(kScatter, 0x100000, 0x200000, 4), launch(kGuarded, 0x100000, 0x200000, 4, 100)
+	for _, x := range []struct {
+		name     string
+		memory   bool
+		settled  bool
+		launches *trace.Launch
+	}{
+		{"no contents", false, false, scatter},
+		{"nothing waits", true, true, guarded},
+		{"a table", true, false, scatter},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			p := held()
+			if !x.memory {
+				p.memory = nil
+			}
+			var e Effect
+			for b.Loop() {
+				p.Work("launch", []Piece{{Launch: x.launches}}, "", func(*Effect) bool { return x.settled }, &e)
+			}
+			if x.memory != (p.Used() > 0 || x.settled) {
+				b.Error(p.Used())
+			}
+		})
+	}
+}

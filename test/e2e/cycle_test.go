@@ -222,6 +222,8 @@ func TestCowTables(t *testing.T) {
 				s := newSite(t)
 				r := s.teller("teller")
 				r.tell("alloc 128")
+				r.tell("fill 3")
+				r.setCells(0)
 				r.tell("table 0")
 				tag := r.send("%s 0", verb)
 				c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), kind, "--mode", "cow")
