@@ -262,7 +262,7 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
 	e.add(r.key...)
-	counts := r.clustered(e)
+	counts := r.clustered(e, m)
 	counts |= r.ranges(e, m, pl.readers)<<32 | r.ranges(e, m, pl.writers)<<48
 	e.words[headCounts] = counts
 	at = r.next
@@ -286,26 +286,8 @@ func (e *entry) add(list ...uint64) {
 }
 
 // clustered writes the clusters, and what else is in them.
-func (r *Recent) clustered(e *entry) uint64 {
-	order := r.order[:0]
-	for i, h := range r.hulls {
-		if h.hi != 0 {
-			order = append(order, int32(i))
-		}
-	}
-	r.order = order
-	if len(order) <= 12 {
-		for i := 1; i < len(order); i++ {
-			x := order[i]
-			j := i
-			for ; j > 0 && r.hulls[order[j-1]].lo > r.hulls[x].lo; j-- {
-				order[j] = order[j-1]
-			}
-			order[j] = x
-		}
-	} else {
-		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(r.hulls[a].lo, r.hulls[b].lo) })
-	}
+func (r *Recent) clustered(e *entry, m *machine) uint64 {
+	order := r.sorted(m)
 	var clusters, others uint64
 	for i := 0; i < len(order); {
 		first := order[i]
@@ -327,6 +309,35 @@ func (r *Recent) clustered(e *entry) uint64 {
 		}
 	}
 	return clusters | others<<16
+}
+
+// sorted is the bases that something lies at, by address.
+func (r *Recent) sorted(m *machine) []int32 {
+	const low = 12
+	order, keys := r.order[:0], m.keys[:0]
+	inOrder, fit, last := true, true, uint64(0)
+	for i, h := range r.hulls {
+		if h.hi == 0 {
+			continue
+		}
+		inOrder = inOrder && h.lo >= last
+		last = h.lo
+		order = append(order, int32(i))
+		keys = append(keys, h.lo<<low|uint64(i))
+		fit = fit && h.lo>>(64-low) == 0 && i < 1<<low
+	}
+	r.order, m.keys = order, keys
+	switch {
+	case inOrder:
+	case fit: // as in merge
+		m.spare = resize(m.spare, len(keys))
+		for i, k := range sortKeys(keys, m.spare) {
+			order[i] = int32(k & (1<<low - 1))
+		}
+	default:
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(r.hulls[a].lo, r.hulls[b].lo) })
+	}
+	return order
 }
 
 // ranges writes what some accesses touch; how many ranges that are. Those of one base that touch are one.
