@@ -17,6 +17,7 @@ total, opaque = bench["total"], bench["without_ptx"]
 bench_latency = json.loads((out / "latency.json").read_text())
 latency = bench_latency["latency"]
 recorded = bench_latency["latency_recorded"]
+in_order, remembered, others, second = (recorded[k] for k in ("all", "remembered", "others", "second"))
 
 
 def n(x):
@@ -69,11 +70,12 @@ table(["figure", "measured", "limit", ""], [
     ["false negatives among mutants", f"{n(mutants['false_negatives'])} of {n(mutants['idempotent'])}, {share(mutants['false_negatives'], mutants['idempotent'])}", "–", ""],
     ["instances said not to be idempotent, and are", n(truth["refuted"] + mutants["refuted"]), "0", met(truth["refuted"] + mutants["refuted"] == 0)],
     ["instances that accessed a byte that was not foreseen", n(truth["missed_ranges"] + mutants["missed_ranges"]), "0", met(truth["missed_ranges"] + mutants["missed_ranges"] == 0)],
-    ["one launch in the programs' order, median", seconds(recorded["p50_ns"]), "–", ""],
-    ["one launch in the programs' order, p99", seconds(recorded["p99_ns"]), "≤ 1 µs", met(recorded["p99_ns"] <= 1000)],
-    ["one launch in the programs' order, slowest", f"{seconds(recorded['max_ns'])} ({recorded['slowest']})", "≤ 5 µs", met(recorded["max_ns"] <= 5000)],
-    [f"of them, remembered from a launch before ({share(recorded['remembered'], recorded['launches'])}), p99", seconds(recorded["remembered_p99_ns"]), "–", ""],
-    [f"of them, the others ({share(recorded['launches'] - recorded['remembered'], recorded['launches'])}), p99", seconds(recorded["others_p99_ns"]), "–", ""],
+    ["one launch in the programs' order, median", seconds(in_order["p50_ns"]), "–", ""],
+    ["one launch in the programs' order, p99", seconds(in_order["p99_ns"]), "≤ 1 µs", met(in_order["p99_ns"] <= 1000)],
+    ["one launch in the programs' order, slowest", f"{seconds(in_order['max_ns'])} ({in_order['slowest']})", "≤ 5 µs", met(in_order["max_ns"] <= 5000)],
+    [f"of them, remembered from a launch before ({share(remembered['launches'], in_order['launches'])}), p99; slowest", f"{seconds(remembered['p99_ns'])}; {seconds(remembered['max_ns'])}", "–", ""],
+    [f"of them, the others ({share(others['launches'], in_order['launches'])}), p99; slowest", f"{seconds(others['p99_ns'])}; {seconds(others['max_ns'])}", "–", ""],
+    ["one launch when each program makes all of its launches a second time, p99; slowest", f"{seconds(second['p99_ns'])}; {seconds(second['max_ns'])}", "–", ""],
     ["one instance with nothing remembered, median", seconds(latency["p50_ns"]), "–", ""],
     ["one instance with nothing remembered, p99", seconds(latency["p99_ns"]), "≤ 1 µs", met(latency["p99_ns"] <= 1000)],
     ["one instance with nothing remembered, slowest", f"{seconds(latency['max_ns'])} ({latency['slowest']})", "≤ 5 µs", met(latency["max_ns"] <= 5000)],
@@ -98,7 +100,8 @@ print(f"- *Set apart*: kernels that are never idempotent by definition (they pri
 print("- *Contents known*: each launch is judged twice. The second time the contents of those buffers are given that the program fills with indices, pointers or numbers of its own, as long as no earlier launch may have written them: by its footprint, or, where that has no bound, any buffer that it has a pointer to. Of a running program, contents count in `checkpoint --mode cow` and `restore --on-demand`, from the stall on. A false positive or a missed byte of either verdict counts.")
 print(f"- Why instances have no verdict or are not idempotent: {counts(total['causes'])}.")
 print(f"- Latency with nothing remembered: each of {n(latency['instances'])} instances is evaluated in five batches of 16, and the mean of its best batch counts; the distribution is over instances, however often a program made them.")
-print(f"- Latency in the programs' order: {n(recorded['launches'])} launches, each program with a `footprint.Recent` that begins with nothing. {n(recorded['remembered'])} ({share(recorded['remembered'], recorded['launches'])}) were remembered: the kernel had been launched with the same geometry and numbers before, with the same or other pointers (median {seconds(recorded['remembered_p50_ns'])}). The rest was evaluated and written down (median {seconds(recorded['others_p50_ns'])}). Every launch is timed by itself, the clock included, and the best of seven rounds counts; equal launches of a program, of which the corpus has one and their number, count as made right after the first one. Programs of the corpus end after a few steps: one that runs for hours has a larger share of launches that are remembered.\n")
+print(f"- Latency in the programs' order: {n(in_order['launches'])} launches, each program with a `footprint.Recent` that begins with nothing. {n(remembered['launches'])} ({share(remembered['launches'], in_order['launches'])}) were remembered: the kernel had been launched with the same geometry and numbers before, with the same or other pointers (median {seconds(remembered['p50_ns'])}). The others were evaluated and written down (median {seconds(others['p50_ns'])}). Every launch is timed by itself, the clock included, and the best of seven rounds counts; equal launches of a program, of which the corpus has one and their number, count as made right after the first one.")
+print(f"- *A second time*: the programs of the corpus end after a few steps, so first launches are a large share. One that runs on repeats its steps: when each makes all of its launches once more, {n(recorded['second_remembered'])} of {n(second['launches'])} are remembered.\n")
 
 print("## Kernels without PTX\n")
 if opaque["kernels"]:

@@ -186,9 +186,13 @@ func printBench(w io.Writer, r *measure.Report, oracle bool) error {
 	l := r.Latency
 	ns := func(x float64) string { return time.Duration(x).String() }
 	p.say("One evaluation, with nothing remembered: median %s, p99 %s, max %s (%s), %.3f allocations; %d instances.", ns(l.P50), ns(l.P99), ns(l.Max), l.Slowest, l.Allocations, l.Instances)
-	if x := r.LatencyRecorded; x.Launches > 0 {
-		p.say("One launch, in the order in which the programs made them: median %s, p99 %s, max %s (%s), %.3f allocations; %d launches.", ns(x.P50), ns(x.P99), ns(x.Max), x.Slowest, x.Allocations, x.Launches)
-		p.say("Of them, %d were remembered from a launch before: median %s, p99 %s. The others: median %s, p99 %s.", x.Remembered, ns(x.RememberedP50), ns(x.RememberedP99), ns(x.OthersP50), ns(x.OthersP99))
+	if x := r.LatencyRecorded; x.All.Launches > 0 {
+		times := func(d measure.Distribution) string {
+			return fmt.Sprintf("%d launches, median %s, p99 %s, max %s", d.Launches, ns(d.P50), ns(d.P99), ns(d.Max))
+		}
+		p.say("In the order in which the programs made them: %s (%s), %.3f allocations.", times(x.All), x.All.Slowest, x.Allocations)
+		p.say("Of them remembered from a launch before: %s. The others: %s.", times(x.Remembered), times(x.Others))
+		p.say("When each program makes all of its launches a second time: %s; %d remembered.", times(x.Second), x.SecondRemembered)
 	}
 	for _, x := range r.FalsePositives {
 		p.say("FALSE POSITIVE: %s: launch %d of %s%s: %s", x.Application, x.Launch, x.Kernel, mutant(x), x.Why)

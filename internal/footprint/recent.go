@@ -19,10 +19,13 @@ import (
 //   - whatever is computed for a launch from something else than bases is the same, and addresses are sums of one base and that;
 //   - two accesses that meet are in one cluster, in both launches, and whether a search finds them apart depends on the distance alone;
 //   - a thread that is followed to find a witness makes its accesses within their extents, so only accesses of one cluster
-//     meet there, too. Where some access has no extent, nothing is kept that rests on a witness or on its absence.
+//     meet there, too.
 //
-// Launches of which contents of memory are known or sought, and Contained ones, are not remembered; nor are those of kernels with variables
-// whose addresses are not known, and those that depend on where addresses end.
+// The last does not hold where some access has no extent: if a witness was looked for all the same, all bases must be where they were. The
+// same goes for launches of which some address is beyond those that there are.
+//
+// Contained launches are not remembered, nor are those for which contents of memory are known or sought and of use, and those of kernels with
+// variables whose addresses are not known.
 type Recent struct {
 	Hits, Misses uint64 // launches that were remembered, or not
 
@@ -54,7 +57,8 @@ const (
 type hull struct{ lo, hi uint64 }
 
 // The words of an entry: its head, the key, clusters (the first of their bases, where they begin and end), what else is in
-// clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin, end).
+// clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin, end). If bases
+// must not move, they are in a cluster with address 0.
 const (
 	headVerdict = iota // and cause, flags, the base of the witness
 	headAt
@@ -67,7 +71,7 @@ const (
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	pl := s.prog.plan
-	if pl == nil || !pl.repeats || l.Contained || len(l.Known) > 0 || l.Seeks || len(l.Params) < max(s.paramBytes, pl.least) {
+	if pl == nil || !pl.repeats || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, pl.least) {
 		r.Misses++
 		s.Evaluate(l, in)
 		return
@@ -227,9 +231,13 @@ func (r *Recent) lieApart(e []uint64, n int) bool {
 func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 	m := &in.m
 	pl := m.plan
-	if in.Cause == BadLaunch || m.bad || m.beyond || m.walk.tried && (in.ReadsUnknown || in.WritesUnknown) {
+	if in.Cause == BadLaunch || m.bad {
 		return 0, false
 	}
+	if in.s.guessWrites && m.walk.tried {
+		return 0, false // a witness would depend on allocations
+	}
+	still := m.beyond || m.walk.tried && (in.ReadsUnknown || in.WritesUnknown)
 	r.hulls = resize(r.hulls, len(r.bases))
 	clear(r.hulls)
 	for i := range m.results {
@@ -248,7 +256,7 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 		}
 	}
 	shown := int32(0)
-	if in.Verdict == NotIdempotent {
+	if in.Verdict == NotIdempotent && !still {
 		shown = pl.wayBase[m.walk.shown]
 		if h := r.hulls[shown]; in.Witness.Byte < h.lo || in.Witness.Byte >= h.hi {
 			return 0, false
@@ -262,7 +270,15 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
 	e.add(r.key...)
-	counts := r.clustered(e, m)
+	counts := uint64(0)
+	if still {
+		for i, b := range r.bases[1:] {
+			e.add(uint64(i+1), b)
+			counts += 1 << 16
+		}
+	} else {
+		counts = r.clustered(e, m)
+	}
 	counts |= r.ranges(e, m, pl.readers)<<32 | r.ranges(e, m, pl.writers)<<48
 	e.words[headCounts] = counts
 	at = r.next

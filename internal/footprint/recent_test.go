@@ -13,7 +13,8 @@ import (
 // different says in what two instances of one launch differ.
 func different(a, b *Instance) string {
 	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.At != b.At || a.Witness != b.Witness || a.ReadsUnknown != b.ReadsUnknown || a.WritesUnknown != b.WritesUnknown ||
-		!slices.Equal(a.Reads, b.Reads) || !slices.Equal(a.Writes, b.Writes) {
+		!slices.Equal(a.Reads, b.Reads) || !slices.Equal(a.Writes, b.Writes) ||
+		!slices.Equal(a.Relied, b.Relied) || !slices.Equal(a.Wanted, b.Wanted) {
 		return fmt.Sprintf("%v, %v at %d, witness %+v, reads %x (%v), writes %x (%v); by itself %v, %v at %d, witness %+v, reads %x (%v), writes %x (%v)",
 			a.Verdict, a.Cause, a.At, a.Witness, a.Reads, a.ReadsUnknown, a.Writes, a.WritesUnknown,
 			b.Verdict, b.Cause, b.At, b.Witness, b.Reads, b.ReadsUnknown, b.Writes, b.WritesUnknown)
@@ -50,26 +51,29 @@ func TestRecent(t *testing.T) {
 			if l == nil {
 				continue
 			}
-			l.Known = nil
+			if l.Seeks = r.IntN(2) == 0; r.IntN(4) > 0 {
+				l.Known = nil
+			}
 			places := []uint64{1 << 40, 1<<40 + 64, 1<<40 + 4, 1 << 41, 1<<41 - 128, 1 << 32, 1<<32 + 1<<12, 8}
 			if r.IntN(4) == 0 {
 				places = append(places, 0, 1<<63-64, 1<<63, 1<<64-16)
 			}
 			was := slices.Clone(l.Params)
+			allocs := [][]Range{nil, {{1 << 32, 1<<32 + 1<<14}, {1 << 40, 1<<40 + 256}, {1 << 41, 1<<41 + 512}, {5 << 40, 6 << 40}}, {{1 << 40, 1<<40 + 512}, {1 << 41, 1 << 42}}}
 			for try := range 24 {
-				for _, b := range s.prog.plan.bases {
-					x := places[r.IntN(len(places))] + uint64(r.IntN(3))*uint64(r.IntN(64))*4
-					switch {
-					case try == 0 || r.IntN(4) == 0:
-						x = binary.LittleEndian.Uint64(was[b:])
-					case r.IntN(2) == 0:
-						x = uint64(1+r.IntN(8)) << 40
+				if try%4 != 3 || r.IntN(2) == 0 { // else only allocations change
+					for _, b := range s.prog.plan.bases {
+						x := places[r.IntN(len(places))] + uint64(r.IntN(3))*uint64(r.IntN(64))*4
+						switch {
+						case try == 0 || r.IntN(4) == 0:
+							x = binary.LittleEndian.Uint64(was[b:])
+						case r.IntN(2) == 0:
+							x = uint64(1+r.IntN(8)) << 40
+						}
+						binary.LittleEndian.PutUint64(l.Params[b:], x)
 					}
-					binary.LittleEndian.PutUint64(l.Params[b:], x)
 				}
-				if l.Allocs = nil; r.IntN(2) == 0 {
-					l.Allocs = []Range{{1 << 32, 1<<32 + 1<<14}, {1 << 40, 1<<40 + 256}, {1 << 41, 1<<41 + 512}, {5 << 40, 6 << 40}}
-				}
+				l.Allocs = allocs[r.IntN(len(allocs))]
 				before := recent.Hits
 				recent.Evaluate(s, l, &one)
 				s.Evaluate(l, &other)

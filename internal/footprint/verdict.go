@@ -51,9 +51,14 @@ func (in *Instance) reset(s *Summary) {
 	in.ReadsUnknown, in.WritesUnknown, in.unplaced, in.s = false, false, false, s
 }
 
+// asks reports whether a launch looks for contents of memory.
+func (s *Summary) asks(l *Launch) bool {
+	return s.reads && !s.guessWrites && (len(l.Known) > 0 || l.Seeks)
+}
+
 // knows reports whether contents of memory were of use, and have been used.
 func (in *Instance) knows(s *Summary, l *Launch) bool {
-	if !s.reads || s.guessWrites || len(l.Known) == 0 && !l.Seeks {
+	if !s.asks(l) {
 		return false
 	}
 	known := in.m.knowing(&s.tables)

@@ -59,9 +59,10 @@ type recorded struct {
 }
 
 // A sequence measures launches in the order in which programs made them, by one footprint.Recent for each program. Of launches that are
-// recorded once with a count, the first one and another one that follows are evaluated.
+// recorded once with a count, the first one and another one that follows are evaluated. Then the program makes all of its launches a second time.
 type sequence struct {
 	times  []passed // by time
+	second []passed
 	recent footprint.Recent
 	allocs uint64
 }
@@ -76,78 +77,89 @@ func (c *sequence) measure(where string, list []recorded) {
 	const rounds = 7
 	var in footprint.Instance
 	var before, after runtime.MemStats
-	times := make([]passed, 0, 2*len(list))
+	passes := [2][]passed{make([]passed, 0, 2*len(list)), make([]passed, 0, 2*len(list))}
 	for round := range rounds {
 		c.recent.Forget()
 		if round == rounds-1 {
 			runtime.ReadMemStats(&before)
 		}
-		n := 0
-		once := func(r *recorded, count uint64) {
-			hits := c.recent.Hits
-			start := time.Now()
-			c.recent.Evaluate(r.s, r.l, &in)
-			ns := float64(time.Since(start))
-			if n == len(times) {
-				what := fmt.Sprintf("%s: launch %d of %s", where, r.launch, r.s.Name)
-				times = append(times, passed{timed{ns, what}, count, c.recent.Hits > hits})
-			}
-			times[n].ns = min(times[n].ns, ns)
-			n++
-		}
-		for i := range list {
-			r := &list[i]
-			if r.l == nil {
-				continue
-			}
-			once(r, 1)
-			if r.count > 1 {
-				once(r, r.count-1)
-			}
+		for i := range passes {
+			c.pass(where, list, &passes[i], &in)
 		}
 	}
 	runtime.ReadMemStats(&after)
 	c.allocs += after.Mallocs - before.Mallocs
-	c.times = append(c.times, times...)
+	c.times, c.second = append(c.times, passes[0]...), append(c.second, passes[1]...)
+}
+
+// pass makes the launches once; the best time of each counts.
+func (c *sequence) pass(where string, list []recorded, times *[]passed, in *footprint.Instance) {
+	n := 0
+	once := func(r *recorded, count uint64) {
+		hits := c.recent.Hits
+		start := time.Now()
+		c.recent.Evaluate(r.s, r.l, in)
+		ns := float64(time.Since(start))
+		if n == len(*times) {
+			what := fmt.Sprintf("%s: launch %d of %s", where, r.launch, r.s.Name)
+			*times = append(*times, passed{timed{ns, what}, count, c.recent.Hits > hits})
+		}
+		x := &(*times)[n]
+		x.ns = min(x.ns, ns)
+		n++
+	}
+	for i := range list {
+		r := &list[i]
+		if r.l == nil {
+			continue
+		}
+		once(r, 1)
+		if r.count > 1 {
+			once(r, r.count-1)
+		}
+	}
 }
 
 func (c *sequence) latency() LatencyRecorded {
-	var l LatencyRecorded
-	slices.SortFunc(c.times, func(a, b passed) int { return cmp.Compare(a.ns, b.ns) })
-	var evaluated uint64
-	for i := range c.times {
-		x := &c.times[i]
-		l.Launches += x.count
-		if x.remembered {
-			l.Remembered += x.count
-		} else {
-			evaluated += x.count
+	all := func(*passed) bool { return true }
+	remembered := func(x *passed) bool { return x.remembered }
+	others := func(x *passed) bool { return !x.remembered }
+	l := LatencyRecorded{
+		All: distribution(c.times, all), Remembered: distribution(c.times, remembered), Others: distribution(c.times, others), Second: distribution(c.second, all),
+		SecondRemembered: distribution(c.second, remembered).Launches,
+	}
+	if n := len(c.times) + len(c.second); n > 0 {
+		l.Allocations = float64(c.allocs) / float64(n)
+	}
+	return l
+}
+
+// distribution sorts times, and sums up some of them.
+func distribution(times []passed, which func(*passed) bool) Distribution {
+	slices.SortFunc(times, func(a, b passed) int { return cmp.Compare(a.ns, b.ns) })
+	var d Distribution
+	for i := range times {
+		if x := &times[i]; which(x) {
+			d.Launches += x.count
+			d.Max, d.Slowest = x.ns, x.what
 		}
-		l.Max, l.Slowest = x.ns, x.what
 	}
-	if l.Launches == 0 {
-		return l
-	}
-	at := func(share float64, n uint64, which func(*passed) bool) float64 {
-		left := uint64(share * float64(n))
-		for i := range c.times {
-			if x := &c.times[i]; which(x) {
-				if left < x.count {
-					return x.ns
-				}
+	at := func(share float64) float64 {
+		left := uint64(share * float64(d.Launches))
+		for i := range times {
+			x := &times[i]
+			switch {
+			case !which(x):
+			case left < x.count:
+				return x.ns
+			default:
 				left -= x.count
 			}
 		}
 		return 0
 	}
-	all := func(*passed) bool { return true }
-	l.P50, l.P99 = at(0.5, l.Launches, all), at(0.99, l.Launches, all)
-	remembered := func(x *passed) bool { return x.remembered }
-	l.RememberedP50, l.RememberedP99 = at(0.5, l.Remembered, remembered), at(0.99, l.Remembered, remembered)
-	others := func(x *passed) bool { return !x.remembered }
-	l.OthersP50, l.OthersP99 = at(0.5, evaluated, others), at(0.99, evaluated, others)
-	l.Allocations = float64(c.allocs) / float64(len(c.times))
-	return l
+	d.P50, d.P99 = at(0.5), at(0.99)
+	return d
 }
 
 func (c *clock) latency() Latency {

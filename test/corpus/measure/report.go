@@ -149,19 +149,23 @@ type Latency struct {
 	Allocations float64 `json:"allocations"` // of one evaluation
 }
 
-// LatencyRecorded is how long the launches of programs take in the order in which they were made, in nanoseconds: each program with a footprint.Recent
+// LatencyRecorded is how long the launches of programs take in the order in which they were made: each program with a footprint.Recent
 // that begins with nothing. Each launch is timed by itself, the clock included; the best of several rounds counts. A trace of the corpus has equal launches
 // of a program once, with their number: they count as made right after the first one.
 type LatencyRecorded struct {
-	Launches      uint64  `json:"launches"`
-	Remembered    uint64  `json:"remembered"` // of them, those that need no evaluation
-	P50           float64 `json:"p50_ns"`     // of all
-	P99           float64 `json:"p99_ns"`
-	Max           float64 `json:"max_ns"`
-	Slowest       string  `json:"slowest"`
-	RememberedP50 float64 `json:"remembered_p50_ns"`
-	RememberedP99 float64 `json:"remembered_p99_ns"`
-	OthersP50     float64 `json:"others_p50_ns"`
-	OthersP99     float64 `json:"others_p99_ns"`
-	Allocations   float64 `json:"allocations"` // of one
+	All              Distribution `json:"all"`
+	Remembered       Distribution `json:"remembered"` // of them, those that needed no evaluation,
+	Others           Distribution `json:"others"`     // and the others, which are evaluated and written down
+	Second           Distribution `json:"second"`     // all, when the program makes all of its launches a second time
+	SecondRemembered uint64       `json:"second_remembered"`
+	Allocations      float64      `json:"allocations"` // of one
+}
+
+// A Distribution is that of the times of launches, in nanoseconds.
+type Distribution struct {
+	Launches uint64  `json:"launches"`
+	P50      float64 `json:"p50_ns"`
+	P99      float64 `json:"p99_ns"`
+	Max      float64 `json:"max_ns"`
+	Slowest  string  `json:"slowest"`
 }
