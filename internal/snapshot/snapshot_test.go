@@ -409,3 +409,22 @@ func TestModeText(t *testing.T) {
 		t.Error("mode live was accepted")
 	}
 }
+
+// TestRegionRead reads parts of a region, across the end of the buffer for that too.
+func TestRegionRead(t *testing.T) {
+	p := newProgram(t, 3, 4, 1, 3)
+	_, regions, done := p.engine(t)
+	defer done()
+	want := p.contents()[1]
+	for _, x := range [][2]uint64{{0, 8}, {ChunkSize - 4, 8}, {12, 2*ChunkSize + 5}, {3*ChunkSize - 1, 1}, {3 * ChunkSize, 0}} {
+		got := make([]byte, x[1])
+		if err := regions[1].Read(x[0], got); err != nil || !bytes.Equal(got, want[x[0]:][:x[1]]) {
+			t.Errorf("%d bytes at %#x: %v, or they differ", x[1], x[0], err)
+		}
+	}
+	for _, x := range [][2]uint64{{3*ChunkSize - 1, 2}, {3*ChunkSize + 1, 0}, {1<<64 - 1, 8}} {
+		if err := regions[1].Read(x[0], make([]byte, x[1])); err == nil {
+			t.Errorf("%d bytes at %#x: no error", x[1], x[0])
+		}
+	}
+}

@@ -231,8 +231,9 @@ func TestCowTables(t *testing.T) {
 				if c.Mode != "cow" || c.Mispredictions != 0 {
 					t.Errorf("mode %s (%s), %d mispredictions: %v", c.Mode, c.ModeReason, c.Mispredictions, c.Warnings)
 				}
-				// On a busy machine all may have drained before the program wrote again.
-				if verb == "scatter" && c.Guesses > 0 || verb == "shuffle" && c.Guesses == 0 && c.Known > 1 {
+				// On a busy machine all may have drained before the program wrote again. The stall may lie between a change of the table and
+				// the launch that uses it.
+				if verb == "scatter" && c.Guesses > 0 || verb == "shuffle" && c.Known > 1 {
 					t.Errorf("%d guesses, %d known", c.Guesses, c.Known)
 				}
 				r.tell("whole 0")

@@ -82,6 +82,9 @@ func TestRestoreOnDemandTables(t *testing.T) {
 			if verb == "scatter" && !strings.Contains(line, "guesses=0 ") {
 				t.Errorf("launches waited for everything:%s", line)
 			}
+			if verb == "shuffle" && !strings.HasSuffix(line, "known=0") {
+				t.Errorf("a table that had changed was used:%s", line)
+			}
 			writes := again.tell("whole 0")
 			if said := again.expect(tag); said != "ok "+writes {
 				t.Errorf("%s writes, it said %s", writes, said)
