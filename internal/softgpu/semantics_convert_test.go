@@ -355,10 +355,14 @@ func videoMeaning(in *isa.Inst) scalar {
 	if name == "vmad" {
 		return func(x []uint64) uint64 {
 			su, sv := isa.Signed(in.U), isa.Signed(in.V)
-			v := z().Mul(bigOf(x[0], 32, su), bigOf(x[1], 32, sv))
-			v.Add(v, bigOf(x[2], 32, su || sv))
+			// All three have a sign, whatever the types say: H200, driver 580.159, measured. So for the rest of this function.
+			v := z().Mul(bigOf(x[0], 32, true), bigOf(x[1], 32, true))
+			v.Add(v, bigOf(x[2], 32, true))
 			if in.Mode == "po" {
 				v.Add(v, big.NewInt(1))
+			}
+			if in.Mode2 != "" && !su && !sv {
+				v.SetUint64(wrapTo(v, 64))
 			}
 			switch in.Mode2 {
 			case "shr7":
@@ -386,7 +390,12 @@ func videoMeaning(in *isa.Inst) scalar {
 			b := bigOf(x[1]>>(i*w), w, isa.Signed(in.V))
 			t := lane(a, b)
 			if in.Has(isa.Sat) {
-				t = clampTo(t, w, signed)
+				if parts == 1 && name == "vshl" {
+					t = bigOf(wrapTo(t, 34), 34, true)
+				}
+				if parts > 1 || name == "vshl" || signed || t.Sign() < 0 {
+					t = clampTo(t, w, signed)
+				}
 			}
 			switch {
 			case parts > 1 && in.Mode == "add":
@@ -396,8 +405,13 @@ func videoMeaning(in *isa.Inst) scalar {
 			case in.Mode == "add":
 				d = wrapTo(z().Add(t, bigOf(x[2], 32, signed)), 32)
 			default:
-				// The secondary minimum and maximum compare 32-bit numbers of the result's type.
-				t, c := bigOf(wrapTo(t, 32), 32, signed), bigOf(x[2], 32, signed)
+				// The secondary minimum and maximum compare numbers of 64 bits, to which sums and saturated shifts are extended with
+				// their sign.
+				if name == "vadd" || name == "vsub" || in.Has(isa.Sat) && (name == "vshl" || name == "vshr") {
+					t = bigOf(wrapTo(t, 32), 32, true)
+				}
+				signed := signed || name == "vset" && isa.Signed(in.U)
+				t, c := bigOf(wrapTo(t, 64), 64, signed), bigOf(x[2], 32, signed)
 				if (t.Cmp(c) < 0) == (in.Mode == "min") {
 					d = wrapTo(t, 32)
 				} else {

@@ -71,14 +71,11 @@ func referenceVmad(x [4]uint32, at, bt, form string) uint32 {
 		}
 		return b
 	}
-	a, b := whole(x[0], at, 32), whole(x[1]>>16, bt, 16)
+	// Whole registers have a sign, whatever the types say: H200, driver 580.159, measured.
+	a, b := whole(x[0], "s32", 32), whole(x[1]>>16, bt, 16)
 	negA, negC := strings.HasPrefix(form, "-a"), strings.HasPrefix(form, "-c")
 	signed := at == "s32" || bt == "s32" || negA || negC
-	ct := "u32"
-	if signed {
-		ct = "s32"
-	}
-	c := whole(x[2], ct, 32)
+	c := whole(x[2], "s32", 32)
 	v := new(big.Int).Mul(a, b)
 	if negA {
 		v.Neg(v)
@@ -92,6 +89,9 @@ func referenceVmad(x [4]uint32, at, bt, form string) uint32 {
 	}
 	for s, n := range map[string]uint{".shr7": 7, ".shr15": 15} {
 		if strings.Contains(form, s) {
+			if !signed {
+				v.And(v, new(big.Int).SetUint64(1<<64-1))
+			}
 			v.Rsh(v, n)
 		}
 	}

@@ -133,7 +133,7 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 			w := 8 * size
 			t.f("add.cc.u%d %s60, %s, %s;", w, dst, operands[0], operands[1])
 		}
-		if k == 1 && unguarded(f.Op, types[0]) {
+		if k == 1 && unguarded(f.Op, spelling, types[0]) {
 			if dst == "%p" {
 				t.f("%s %%p24, %s;\n\t@%%p1 mov.pred %s, %%p24;", spelling, strings.Join(operands, ", "), d)
 			} else {
@@ -171,9 +171,9 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 }
 
 // unguarded reports instructions that are never executed under a guard, because ptxas (12.4, and that of driver 580.159) translates the guard
-// wrongly: `@p set.….f32 d, …` converts the old value of d to a float where p is false, `@p testp` ignores p.
-func unguarded(op string, result ptx.Type) bool {
-	return op == "testp" || op == "set" && isa.Float(result)
+// wrongly: `@p set.….f32 d, …` converts the old value of d to a float where p is false; `@p testp`, `@p vadd4.….add` and `@p vsub4.….add` ignore p.
+func unguarded(op, spelling string, result ptx.Type) bool {
+	return op == "testp" || op == "set" && isa.Float(result) || (op == "vadd4" || op == "vsub4") && strings.HasSuffix(spelling, ".add")
 }
 
 // hasMode reports whether an instruction that may carry a secondary operation does: its last operand is then there.
