@@ -15,7 +15,9 @@ type Rule struct {
 	ExactRounds int
 	// Warp says that the elements of a warp lie together before what else its threads write.
 	Warp bool
-	Why  string // where the bound comes from
+	// AnyNaN says that PTX leaves open which NaN the result is.
+	AnyNaN bool
+	Why    string // where the bound comes from
 }
 
 func elemBytes(elem string) int {
@@ -32,6 +34,8 @@ func ruleOf(spelling string) Rule {
 	const ulp = 0x1p-23 // of f32, relative
 	r := Rule{Elem: elem}
 	switch {
+	case (op == "abs" || op == "neg") && elem == "f32":
+		r.Elem, r.AnyNaN, r.Why = "", true, "abs, neg.f32: NaN inputs yield unspecified NaN (9.7.3.9, 9.7.3.10)"
 	case op == "tanh":
 		switch elem {
 		case "f32":
