@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math/bits"
+	"reflect"
 	"slices"
 )
 
@@ -132,7 +133,7 @@ func (r *Recent) read(s *Summary, l *Launch) uint64 {
 		}
 	}
 	r.key = key
-	h := uint64(len(s.Name))<<32 ^ uint64(len(s.prog.ops))<<16 ^ uint64(len(pl.bases))
+	h := uint64(reflect.ValueOf(s).Pointer()) // kernels are often copies of each other
 	for _, x := range key {
 		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xa0761d6478bd642f)
 		h = hi ^ lo
@@ -169,7 +170,7 @@ func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
 		sorted = sorted && lo >= last
 		last = hi
 	}
-	if !sorted && !r.lieApart(e[n:], int(counts&0xffff)) {
+	if !sorted && !r.lieApart(e[n:], int(counts&0xffff), &in.m) {
 		return false
 	}
 	in.reset(nil)
@@ -198,27 +199,14 @@ func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
 }
 
 // lieApart reports whether no two clusters have addresses in common, in whatever order they lie.
-func (r *Recent) lieApart(e []uint64, n int) bool {
+func (r *Recent) lieApart(e []uint64, n int, m *machine) bool {
 	list := r.clusters[:0]
 	for ; n > 0; n, e = n-1, e[3:] {
 		b := r.bases[e[0]]
-		x := Range{b + e[1], b + e[2]}
-		if n > 16 {
-			list = append(list, x)
-			continue
-		}
-		for _, y := range list {
-			if x.Lo < y.Hi && y.Lo < x.Hi {
-				return false
-			}
-		}
-		list = append(list, x)
+		list = append(list, Range{b + e[1], b + e[2]})
 	}
 	r.clusters = list
-	if len(list) <= 16 {
-		return true
-	}
-	slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	m.sort(list)
 	for i := 1; i < len(list); i++ {
 		if list[i].Lo < list[i-1].Hi {
 			return false

@@ -228,9 +228,11 @@ func (in *Instance) finish() {
 
 // Merge sorts ranges, in place, and joins those that touch.
 func Merge(list []Range) []Range {
-	slices.SortFunc(list, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	slices.SortFunc(list, byAddress)
 	return joined(list)
 }
+
+func byAddress(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) }
 
 // joined joins the ranges of a sorted list that touch.
 func joined(list []Range) []Range {
@@ -249,9 +251,14 @@ func joined(list []Range) []Range {
 	return list[:n+1]
 }
 
-// merge is Merge with memory of the machine, for many ranges: it sorts addresses with places in the list, one number
-// each.
+// merge is Merge with memory of the machine.
 func (m *machine) merge(list []Range) []Range {
+	m.sort(list)
+	return joined(list)
+}
+
+// sort sorts ranges, in place. If there are many, it sorts addresses with places in the list, one number each.
+func (m *machine) sort(list []Range) {
 	sorted := true
 	for i := 1; i < len(list) && sorted; i++ {
 		sorted = list[i-1].Lo <= list[i].Lo
@@ -259,7 +266,7 @@ func (m *machine) merge(list []Range) []Range {
 	const low = 12
 	switch {
 	case sorted:
-		return joined(list)
+		return
 	case len(list) <= 12:
 		for i := 1; i < len(list); i++ {
 			x := list[i]
@@ -269,22 +276,23 @@ func (m *machine) merge(list []Range) []Range {
 			}
 			list[j] = x
 		}
-		return joined(list)
+		return
 	case len(list) > 1<<low:
-		return Merge(list)
+		slices.SortFunc(list, byAddress)
+		return
 	}
 	n := len(list)
 	m.keys, m.spare, m.unsorted = resize(m.keys, n), resize(m.spare, n), append(m.unsorted[:0], list...)
 	for i, r := range list {
 		if r.Lo>>(64-low) != 0 {
-			return Merge(list)
+			slices.SortFunc(list, byAddress)
+			return
 		}
 		m.keys[i] = r.Lo<<low | uint64(i)
 	}
 	for i, k := range sortKeys(m.keys, m.spare) {
 		list[i] = m.unsorted[k&(1<<low-1)]
 	}
-	return joined(list)
 }
 
 // sortKeys sorts keys, there or in spare: runs of a few, then two and two runs together, without a branch on what is
