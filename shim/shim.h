@@ -165,11 +165,30 @@ static inline __attribute__((always_inline)) void hf_leave(struct hf_slot *s)
 	if (--hf_depth == 0)
 		s->inside = 0;
 }
+/*
+ * Around a call that only waits for the device. A thread that comes back from one has nothing under way: when a freezer looks for
+ * such a moment (calm_wanted), it closes the gate itself.
+ */
+extern volatile uint32_t hf_waits, hf_calm_wanted;
+void hf_calm(void);
+static inline __attribute__((always_inline)) void hf_wait_begin(void) { __atomic_add_fetch(&hf_waits, 1, __ATOMIC_RELAXED); }
+static inline __attribute__((always_inline)) void hf_wait_end(void)
+{
+	__atomic_sub_fetch(&hf_waits, 1, __ATOMIC_RELAXED);
+	if (HF_UNLIKELY(hf_calm_wanted))
+		hf_calm();
+}
 int hf_page_share(void);     /* backs the page by a memfd; returns its descriptor or -errno */
 void hf_page_unshare(void);  /* backs it by private memory again, same contents */
 /* Closes the gate and waits until nobody is inside; NULL, or the name of the call that did not end in time. */
 const char *hf_gate_close(uint64_t deadline);
 void hf_gate_open(void);
+/*
+ * Lets the program run on until a thread has waited for the device, or nothing happens, or it is too late. The gate may be closed then;
+ * the time when it was, or now.
+ */
+uint64_t hf_gate_calm(uint64_t deadline);
+bool hf_asked(void);
 void hf_gate_watch(bool on);   /* what open means from now on */
 uint64_t hf_launches(void);
 uint32_t hf_waiting(void);

@@ -172,6 +172,47 @@ static void barrier_all(void)
 	mprotect(page, sizeof page, PROT_READ | PROT_WRITE);
 }
 
+volatile uint32_t hf_waits, hf_calm_wanted;
+static uint64_t calm_at;
+
+static bool calm_taken(void)
+{
+	uint32_t wanted = 1;
+	return __atomic_compare_exchange_n(&hf_calm_wanted, &wanted, 2, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+void hf_calm(void)
+{
+	if (hf_depth || !calm_taken())
+		return;
+	int saved = errno;
+	__atomic_store_n(&hf_page.gate, HF_GATE_CLOSED, __ATOMIC_SEQ_CST);
+	calm_at = hf_now();
+	__atomic_store_n(&hf_calm_wanted, 0, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &hf_calm_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	errno = saved;
+}
+
+uint64_t hf_gate_calm(uint64_t deadline)
+{
+	const uint64_t idle = 20000000; /* a program that neither launches nor waits for so long has nothing under way */
+	uint64_t launches = hf_launches(), since = hf_now();
+	__atomic_store_n(&hf_calm_wanted, 1, __ATOMIC_RELEASE);
+	for (uint32_t wanted; (wanted = __atomic_load_n(&hf_calm_wanted, __ATOMIC_ACQUIRE)) != 0;) {
+		uint64_t now = hf_now(), n = hf_launches();
+		if (n != launches || __atomic_load_n(&hf_waits, __ATOMIC_RELAXED)) {
+			launches = n;
+			since = now;
+		}
+		if ((now >= deadline || now - since >= idle || hf_asked()) && calm_taken()) {
+			hf_calm_wanted = 0;
+			return now;
+		}
+		syscall(SYS_futex, &hf_calm_wanted, FUTEX_WAIT_PRIVATE, wanted, &(struct timespec){ 0, 2000000 }, NULL, 0);
+	}
+	return calm_at;
+}
+
 static struct hf_slot *inside(void)
 {
 	struct hf_slot *found = NULL;
@@ -272,6 +313,7 @@ void hf_gate_fork_child(void)
 	when_open = HF_GATE_OPEN;
 	hf_slot = NULL;
 	hf_depth = 0;
+	hf_waits = hf_calm_wanted = 0;
 	if (have_key)
 		pthread_setspecific(slot_key, NULL);
 }

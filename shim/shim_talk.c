@@ -212,6 +212,15 @@ int hf_share(struct hf_sharer *me, uint64_t alloc)
 	return fd;
 }
 
+/* Whether a thread waits for an answer, which comes no sooner than the control thread is done. */
+bool hf_asked(void)
+{
+	pthread_mutex_lock(&box_lock);
+	bool asked = sharers || room_asked != room_done;
+	pthread_mutex_unlock(&box_lock);
+	return asked;
+}
+
 void hf_share_end(struct hf_sharer *me)
 {
 	if (!me->waits)
@@ -641,11 +650,14 @@ static const char *call_daemon(uint32_t flags)
 
 /* ---- freeze ---- */
 
-static bool freeze(uint64_t seq, uint32_t timeout_ms)
+static bool freeze(uint64_t seq, uint32_t timeout_ms, uint32_t calm_ms)
 {
 	if (state != RUNNING)
 		return failed(seq, HF_FAILED_STATE, 0, "FREEZE: the program is frozen already");
-	uint64_t start = hf_now(), deadline = start + (timeout_ms ? timeout_ms : 10000) * 1000000ull;
+	uint64_t start = calm_ms ? hf_gate_calm(hf_now() + calm_ms * 1000000ull) : hf_now();
+	if (hf_captures())
+		hf_gate_open(); /* what is being captured must be able to end */
+	uint64_t deadline = start + (timeout_ms ? timeout_ms : 10000) * 1000000ull;
 	for (;;) {
 		while (hf_captures() && hf_now() < deadline)
 			nanosleep(&(struct timespec){ 0, 200000 }, NULL);
@@ -1139,7 +1151,7 @@ static bool obey(void)
 	case HF_TYPE_FREEZE:
 		if (!hf_get_freeze(&in, &f))
 			break;
-		return freeze(seq, f.timeout_millis);
+		return freeze(seq, f.timeout_millis, f.calm_millis);
 	case HF_TYPE_THAW:
 		if (!hf_get_thaw(&in, &w))
 			break;

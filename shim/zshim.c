@@ -155,6 +155,22 @@ HF_EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
 	return r;
 }
 
+HF_EXPORT CUresult cuCtxSynchronize(void)
+{
+	hf_wait_begin();
+	CUresult r = real_cuCtxSynchronize();
+	hf_wait_end();
+	return r;
+}
+
+HF_EXPORT CUresult cuCtxSynchronize_v2(void *ctx)
+{
+	hf_wait_begin();
+	CUresult r = real_cuCtxSynchronize_v2(ctx);
+	hf_wait_end();
+	return r;
+}
+
 HF_EXPORT CUresult cuDestroyExternalMemory(void *extMem)
 {
 	struct hf_slot *slot = hf_enter(270);
@@ -320,6 +336,14 @@ HF_EXPORT CUresult cuEGLStreamProducerDisconnect(void *conn)
 	struct hf_slot *slot = hf_enter(448);
 	CUresult r = real_cuEGLStreamProducerDisconnect(conn);
 	hf_leave(slot);
+	return r;
+}
+
+HF_EXPORT CUresult cuEventSynchronize(void *hEvent)
+{
+	hf_wait_begin();
+	CUresult r = real_cuEventSynchronize(hEvent);
+	hf_wait_end();
 	return r;
 }
 
@@ -4680,6 +4704,22 @@ HF_EXPORT CUresult cuStreamSetAttribute_ptsz(void *hStream, int attr, void *valu
 	return r;
 }
 
+HF_EXPORT CUresult cuStreamSynchronize(void *hStream)
+{
+	hf_wait_begin();
+	CUresult r = real_cuStreamSynchronize(hStream);
+	hf_wait_end();
+	return r;
+}
+
+HF_EXPORT CUresult cuStreamSynchronize_ptsz(void *hStream)
+{
+	hf_wait_begin();
+	CUresult r = real_cuStreamSynchronize_ptsz(hStream);
+	hf_wait_end();
+	return r;
+}
+
 static __attribute__((cold, noinline)) CUresult watched_cuStreamWaitValue32(void *stream, CUdeviceptr addr, unsigned int value, unsigned int flags)
 {
 	hf_work_copy(255, HF_REC_DSTHOST_FLAG, 0, addr, 4, HF_STREAM(stream, CU_STREAM_LEGACY));
@@ -5462,8 +5502,8 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuCtxSetFlags", 0, 47 },
 	{ "cuCtxSetLimit", (void *)cuCtxSetLimit, 50 },
 	{ "cuCtxSetSharedMemConfig", 0, 55 },
-	{ "cuCtxSynchronize", 0, 49 },
-	{ "cuCtxSynchronize_v2", 0, 49 },
+	{ "cuCtxSynchronize", (void *)cuCtxSynchronize, 49 },
+	{ "cuCtxSynchronize_v2", (void *)cuCtxSynchronize_v2, 49 },
 	{ "cuCtxWaitEvent", 0, 61 },
 	{ "cuDestroyExternalMemory", (void *)cuDestroyExternalMemory, 270 },
 	{ "cuDestroyExternalSemaphore", (void *)cuDestroyExternalSemaphore, 274 },
@@ -5523,7 +5563,7 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuEventRecordWithFlags", 0, 262 },
 	{ "cuEventRecordWithFlags_ptsz", 0, 262 },
 	{ "cuEventRecord_ptsz", 0, 261 },
-	{ "cuEventSynchronize", 0, 264 },
+	{ "cuEventSynchronize", (void *)cuEventSynchronize, 264 },
 	{ "cuExternalMemoryGetMappedBuffer", (void *)cuExternalMemoryGetMappedBuffer, 268 },
 	{ "cuExternalMemoryGetMappedMipmappedArray", (void *)cuExternalMemoryGetMappedMipmappedArray, 269 },
 	{ "cuFlushGPUDirectRDMAWrites", 0, 21 },
@@ -5962,8 +6002,8 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuStreamQuery_ptsz", 0, 249 },
 	{ "cuStreamSetAttribute", (void *)cuStreamSetAttribute, 254 },
 	{ "cuStreamSetAttribute_ptsz", (void *)cuStreamSetAttribute_ptsz, 254 },
-	{ "cuStreamSynchronize", 0, 250 },
-	{ "cuStreamSynchronize_ptsz", 0, 250 },
+	{ "cuStreamSynchronize", (void *)cuStreamSynchronize, 250 },
+	{ "cuStreamSynchronize_ptsz", (void *)cuStreamSynchronize_ptsz, 250 },
 	{ "cuStreamUpdateCaptureDependencies", 0, 247 },
 	{ "cuStreamUpdateCaptureDependencies_ptsz", 0, 247 },
 	{ "cuStreamUpdateCaptureDependencies_v2", 0, 247 },

@@ -619,17 +619,20 @@ static inline int hf_get_welcome(struct hf_in *body, struct hf_msg_welcome *m)
 
 struct hf_msg_freeze {
 	uint32_t timeout_millis;
+	uint32_t calm_millis;
 };
 static inline size_t hf_put_freeze(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_freeze *m)
 {
 	struct hf_out s = hf_begin(buf, cap, HF_TYPE_FREEZE, seq);
 	hf_put(&s, &m->timeout_millis, 4);
+	hf_put(&s, &m->calm_millis, 4);
 	return hf_end(&s, buf);
 }
 static inline int hf_get_freeze(struct hf_in *body, struct hf_msg_freeze *m)
 {
 	struct hf_in s = *body;
 	hf_get(&s, &m->timeout_millis, 4);
+	hf_get(&s, &m->calm_millis, 4);
 	return !s.bad && s.p == s.end;
 }
 

@@ -442,12 +442,12 @@ def pack(bench, kept):
         if size + s > MOST_BACK:
             archives.append([])
             size = 0
-        if len(archives) > 2:
-            bench.leave_out(f"{n}: its trace is in no archive, two are full")
+        if len(archives) > 3:
+            bench.leave_out(f"{n}: its trace is in no archive, three are full")
             continue
         archives[-1].append((n, t))
         size += s
-    for i, list_ in enumerate(archives[:2]):
+    for i, list_ in enumerate(archives[:3]):
         if not list_:
             continue
         with tarfile.open(bench.out / f"traces-{i + 1}.tar", "w") as tar:  # traces are compressed already

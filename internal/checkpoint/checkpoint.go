@@ -112,6 +112,9 @@ type Options struct {
 // DefaultTimeout is how long a freeze waits for calls inside the driver and for stream captures.
 const DefaultTimeout = 10 * time.Second
 
+// calmLimit is how long a checkpoint waits for a moment in which a program has little under way.
+const calmLimit = 2 * time.Second
+
 // undoTimeout bounds what brings a program back after a failure.
 const undoTimeout = 2 * time.Minute
 
@@ -393,15 +396,23 @@ func (c *capture) drain(ctx context.Context) error {
 // stalled does what must happen while the programs stand still. When it returns, they run
 // again, or (not LeaveRunning) stand stopped for good. After an error they run again.
 func (c *capture) stalled(ctx context.Context) error {
-	c.t.stall = true
+	calm := calmLimit
+	if len(c.programs) > 1 {
+		calm = 0 // they may wait for each other
+	}
 	start := time.Now()
+	stood, err := freezeCalm(ctx, c.programs, c.opt.Timeout, calm)
+	if err != nil {
+		return err
+	}
+	c.t.add("calm", time.Since(start)-stood, false)
+	c.t.add("freeze", stood, true)
+	c.t.stall = true
+	start = time.Now().Add(-stood)
 	defer func() {
 		c.t.stall = false
 		c.res.Stall = time.Since(start)
 	}()
-	if err := c.t.do("freeze", func() error { return freeze(ctx, c.programs, c.opt.Timeout) }); err != nil {
-		return err
-	}
 	if c.opt.GPUOnly {
 		err := c.captureFrozen(ctx)
 		for i := range c.watches {
@@ -493,15 +504,23 @@ func parallel(programs []*process.Program, f func(*process.Program) error) error
 // freeze freezes all programs or none. A client that goes away does not end it: it is bounded by timeout, and the
 // program must be known to be frozen or not.
 func freeze(ctx context.Context, programs []*process.Program, timeout time.Duration) error {
-	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+5*time.Second)
+	_, err := freezeCalm(ctx, programs, timeout, 0)
+	return err
+}
+
+// freezeCalm lets a program run on for calm first, until it has just waited for the device: then little of its work is under way, which would
+// only make the stall longer. It says how long the longest of the programs has stood still.
+func freezeCalm(ctx context.Context, programs []*process.Program, timeout, calm time.Duration) (stood time.Duration, err error) {
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+calm+5*time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	var frozen []*process.Program
-	err := parallel(programs, func(p *process.Program) error {
-		_, err := p.Freeze(wait, timeout)
+	err = parallel(programs, func(p *process.Program) error {
+		f, err := p.Freeze(wait, timeout, calm)
 		if err == nil || wait.Err() != nil { // what does not answer may still do it: the thaw follows
 			mu.Lock()
 			frozen = append(frozen, p)
+			stood = max(stood, time.Duration(f.GateNanos+f.SyncNanos))
 			mu.Unlock()
 		}
 		return err
@@ -510,9 +529,9 @@ func freeze(ctx context.Context, programs []*process.Program, timeout time.Durat
 		err = ctx.Err()
 	}
 	if err == nil {
-		return nil
+		return stood, nil
 	}
-	return errors.Join(err, thaw(ctx, frozen))
+	return 0, errors.Join(err, thaw(ctx, frozen))
 }
 
 // thaw opens the gates, whatever has become of ctx.

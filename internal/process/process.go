@@ -545,9 +545,10 @@ type Refusal struct {
 func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r.Failed.Text) }
 
 // Freeze closes the gate, waits for the calls inside and synchronises the
-// program's contexts. A program that cannot be frozen within timeout runs on.
-func (p *Program) Freeze(ctx context.Context, timeout time.Duration) (wire.Frozen, error) {
-	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds())})
+// program's contexts. A program that cannot be frozen within timeout runs on. Before the gate closes, the program may run on for
+// calm until it has just waited for the device.
+func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire.Frozen, error) {
+	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds()), CalmMillis: uint32(calm.Milliseconds())})
 	if err != nil {
 		return wire.Frozen{}, err
 	}

@@ -106,7 +106,7 @@ func TestReleaseAndReturn(t *testing.T) {
 		t.Fatalf("%d bytes in %d allocations", bytes, n)
 	}
 	done := make(chan error, 1)
-	go func() { _, err := p.Freeze(t.Context(), time.Second); done <- err }()
+	go func() { _, err := p.Freeze(t.Context(), time.Second, 0); done <- err }()
 	s.send(s.expect(wire.TypeFreeze), &wire.Frozen{})
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestRefusalAndEnd(t *testing.T) {
 	p := newProgram()
 	s, _ := talk(t, p, 0)
 	done := make(chan error, 1)
-	go func() { _, err := p.Freeze(t.Context(), time.Second); done <- err }()
+	go func() { _, err := p.Freeze(t.Context(), time.Second, 0); done <- err }()
 	s.send(s.expect(wire.TypeFreeze), &wire.Failed{Code: wire.FailedCapture, Text: "a stream capture stayed open"})
 	var r *Refusal
 	if err := <-done; !errors.As(err, &r) || r.Failed.Code != wire.FailedCapture {

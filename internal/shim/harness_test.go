@@ -355,12 +355,18 @@ func (h *held) ask(m wire.Message, fds ...int) wire.Message {
 	if err := h.c.Send(h.seq, m, fds...); err != nil {
 		h.t.Fatal(err)
 	}
+	return h.answer(h.seq)
+}
+
+// answer reads to the answer to a message.
+func (h *held) answer(to uint64) wire.Message {
+	h.t.Helper()
 	for {
 		seq, got, err := h.next()
 		if err != nil {
-			h.t.Fatalf("%v: %v", m.Type(), err)
+			h.t.Fatal(err)
 		}
-		if seq == h.seq {
+		if seq == to {
 			return got
 		}
 	}

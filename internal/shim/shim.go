@@ -189,6 +189,11 @@ func gated(f *api.Function) bool {
 	return false
 }
 
+// calms says whether a call of f waits for the device and does nothing else.
+func calms(f *api.Function) bool {
+	return f.Sync && !gated(f) && strings.HasSuffix(f.Name, "Synchronize")
+}
+
 // counter names the slot's counter that a call of f increments, or "".
 func counter(f *api.Function) string {
 	switch {
@@ -222,7 +227,7 @@ func symbols(fns []api.Function) []symbol {
 				continue
 			}
 			sym := symbol{f: f, s: s, name: s.Name, hand: hand[s.Name]}
-			sym.hooked = sym.hand || gated(f)
+			sym.hooked = sym.hand || gated(f) || calms(f)
 			out = append(out, sym)
 			if s.PerThread != "" {
 				sym.name += s.PerThread
@@ -381,6 +386,10 @@ func wrapper(p func(string, ...any), s symbol) {
 		handArgs = streamArgs(s.s, "HF_STREAM(%s, CU_STREAM_PER_THREAD)")
 	} else if s.s.Stream() >= 0 && s.s.PerThread != "" {
 		handArgs = streamArgs(s.s, "HF_STREAM(%s, CU_STREAM_LEGACY)")
+	}
+	if calms(s.f) {
+		p("\thf_wait_begin();\n\tCUresult r = %s(%s);\n\thf_wait_end();\n\treturn r;\n}\n", target, args)
+		return
 	}
 	if !gated(s.f) {
 		p("\tif (hf_depth)\n\t\treturn real_%s(%s);\n\treturn %s(%s);\n}\n", s.name, args, target, handArgs)

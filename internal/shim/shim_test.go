@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -477,6 +478,42 @@ func TestBusyDeviceRefusesFreeze(t *testing.T) {
 	p.ok("write %d 3", a) // the gate is open
 	p.ok("busy 0")
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.quit()
+}
+
+// A freeze that may wait for a calm moment leaves the gate open while the program waits for the device, and shuts it when that ends.
+func TestCalm(t *testing.T) {
+	_, p, h := attach(t)
+	a, b := p.ok("alloc 4096")[0], p.ok("alloc 4096")[0]
+	p.ok("write %d 1", a)
+	p.ok("busy 1")
+	p.ok("waits %d", a)
+	h.seq++
+	if err := h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: 10000, CalmMillis: 600000}); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		p.ok("write %d 1", b)
+		time.Sleep(time.Millisecond)
+	}
+	p.ok("busy 0")
+	f := must[*wire.Frozen](t, h.answer(h.seq))
+	if f.GateNanos > uint64(patience) {
+		t.Errorf("%+v", f)
+	}
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.ok("waited")
+	if v := p.ok("read %d", a)[0]; v != 5 {
+		t.Errorf("read %d", v)
+	}
+	p.quit()
+}
+
+// A program that does nothing is calm.
+func TestCalmIdle(t *testing.T) {
+	_, p, h := attach(t)
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000, CalmMillis: 600000}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	p.quit()
 }

@@ -759,7 +759,7 @@ func TestAsk(t *testing.T) {
 	p.ok("launch %d 1", at) // nothing asks yet
 
 	// While frozen: nothing that comes after runs unasked.
-	if _, err := w.held.Freeze(t.Context(), patience); err != nil {
+	if _, err := w.held.Freeze(t.Context(), patience, 0); err != nil {
 		t.Fatal(err)
 	}
 	w.ask(tp, wire.AskWrites)
@@ -1156,7 +1156,7 @@ func askAll(t *testing.T, conn *wire.Conn) {
 		tp.Ask(t.Context(), flags[round%3])
 		<-pace.C
 		if round%4 == 3 {
-			if _, err := p.Freeze(t.Context(), 100*time.Millisecond); err == nil {
+			if _, err := p.Freeze(t.Context(), 100*time.Millisecond, 0); err == nil {
 				tp.Ask(t.Context(), flags[(round+1)%3])
 				p.Thaw(t.Context(), 0)
 			}

@@ -319,7 +319,8 @@ type Welcome struct {
 }
 
 // Freeze closes the gate. TimeoutMillis (0: 10 s) bounds waiting for calls inside, stream captures and busy devices together.
-type Freeze struct{ TimeoutMillis uint32 }
+// Before, the program runs on for up to CalmMillis until it has waited for the device by itself, and has little under way.
+type Freeze struct{ TimeoutMillis, CalmMillis uint32 }
 
 // Flags of Thaw.
 const (

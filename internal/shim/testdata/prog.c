@@ -69,6 +69,18 @@ static void *nothing(void *arg)
 	return NULL;
 }
 
+/* Waits for the device, then does something. */
+static void *waits(void *arg)
+{
+	unsigned long long v = 5;
+	void *ctx;
+	cuDevicePrimaryCtxRetain(&ctx, 0);
+	cuCtxSetCurrent(ctx);
+	cuCtxSynchronize();
+	cuMemcpyHtoD_v2(*(ptr *)arg, &v, 8);
+	return NULL;
+}
+
 static double ns(void)
 {
 	struct timespec t;
@@ -168,7 +180,12 @@ int main(int argc, char **argv)
 			for (unsigned i = 0; i < a; i++)
 				printf("%llu ", counters[i]);
 			printf("\n");
-		} else if (!strcmp(word, "stop")) {
+		} else if (!strcmp(word, "waits")) {
+			counters[0] = a;
+			printf("%d\n", pthread_create(&threads[0], NULL, waits, &counters[0]));
+		} else if (!strcmp(word, "waited"))
+			printf("%d\n", pthread_join(threads[0], NULL));
+		else if (!strcmp(word, "stop")) {
 			stop = 1;
 			for (unsigned i = 0; i < a; i++)
 				pthread_join(threads[i], NULL);
