@@ -17,6 +17,7 @@ func nan64(r, a, b float64) float64 {
 	return r
 }
 
+//go:noinline // it is rare, and would make the loops around it long
 func firstNaN64(a, b, c float64) float64 {
 	for _, x := range [...]float64{a, b, c} {
 		if x != x {

@@ -232,16 +232,42 @@ func ftzVec(in *isa.Inst) vecFunc {
 		return nil
 	}
 	scalar := f32Func(in)
-	return func(d, a, b, c unsafe.Pointer) {
-		// The operands are needed again for results next to the subnormal numbers; d may be one of them.
-		A, B, C := *(*[32]uint32)(flushed(a)), *(*[32]uint32)(flushed(b)), *(*[32]uint32)(flushed(c))
-		f(d, unsafe.Pointer(&A), unsafe.Pointer(&B), unsafe.Pointer(&C))
-		if D := (*[32]uint32)(d); nearSubnormal(d) {
-			for i, u := range D {
-				if u<<1 != 0 && u<<1 <= 0x01000000 {
-					D[i] = uint32(scalar(uint64(A[i]), uint64(B[i]), uint64(C[i])))
-				}
+	switch in.Op {
+	case "mul":
+		return func(d, a, b, c unsafe.Pointer) {
+			var out [32]uint32 // d may be an operand
+			a, b = flushed(a), flushed(b)
+			vMulF32(unsafe.Pointer(&out), a, b, c)
+			if nearSubnormal(unsafe.Pointer(&out)) {
+				flushAgain(&out, scalar, a, b, c)
 			}
+			*(*[32]uint32)(d) = out
+		}
+	case "fma":
+		return func(d, a, b, c unsafe.Pointer) {
+			var out [32]uint32
+			a, b, c = flushed(a), flushed(b), flushed(c)
+			vFmaF32(unsafe.Pointer(&out), a, b, c)
+			if nearSubnormal(unsafe.Pointer(&out)) {
+				flushAgain(&out, scalar, a, b, c)
+			}
+			*(*[32]uint32)(d) = out
+		}
+	}
+	return func(d, a, b, c unsafe.Pointer) { // sums that are subnormal are exact
+		f(d, flushed(a), flushed(b), flushed(c))
+		if subnormal(d) {
+			flush((*[32]uint32)(d))
+		}
+	}
+}
+
+// flushAgain makes the results that are subnormal, or to which a subnormal one may have been rounded up, by the scalar form.
+func flushAgain(out *[32]uint32, scalar laneFunc, a, b, c unsafe.Pointer) {
+	A, B, C := (*[32]uint32)(a), (*[32]uint32)(b), (*[32]uint32)(c)
+	for i, u := range out {
+		if u<<1 != 0 && u<<1 <= 0x01000000 {
+			out[i] = uint32(scalar(uint64(A[i]), uint64(B[i]), uint64(C[i])))
 		}
 	}
 }
