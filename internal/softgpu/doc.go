@@ -38,7 +38,7 @@
 // Instructions with a rounding modifier are exact: +, -, *, /, sqrt, rcp and fma
 // round once, in all four directions and in all formats. A NaN result of an
 // f16, bf16 or f32 instruction is the canonical NaN (0x7fff, 0x7fff,
-// 0x7fffffff); f64 instructions keep payloads as x86 does.
+// 0x7fffffff); f64 instructions keep payloads as an H200 does.
 // The approximate instructions are computed in float64 and rounded once: their
 // error is at most 0.5001 ulp, but for sin and cos, next to whose zeros it is an
 // absolute one, below 2^-40. The ISA allows 2^-22 or more. The .approx.ftz.f64 forms
