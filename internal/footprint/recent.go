@@ -37,8 +37,11 @@ type Recent struct {
 	key      []uint64
 	bases    []uint64 // their values; base 0 is address 0
 	hulls    []hull
-	order    []int32
 	clusters []Range
+	spans    []baseSpan
+	starts   []uint64 // what is sorted, and how
+	order    []int32
+	present  []int32
 }
 
 type recentSlot struct {
@@ -56,6 +59,12 @@ const (
 
 // A hull is all that a launch touches by one base.
 type hull struct{ lo, hi uint64 }
+
+// A baseSpan is what accesses touch by one base.
+type baseSpan struct {
+	Range
+	base int32
+}
 
 // The words of an entry: its head, the key, clusters (the first of their bases, where they begin and end), what else is in
 // clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin, end). If bases
@@ -267,7 +276,8 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 	} else {
 		counts = r.clustered(e, m)
 	}
-	counts |= r.ranges(e, m, pl.readers)<<32 | r.ranges(e, m, pl.writers)<<48
+	counts |= r.ranges(e, m, pl.readers) << 32
+	counts |= r.ranges(e, m, pl.writers) << 48
 	e.words[headCounts] = counts
 	at = r.next
 	r.next += uint64(e.n) // even if it is not complete: what was there is gone
@@ -317,55 +327,80 @@ func (r *Recent) clustered(e *entry, m *machine) uint64 {
 
 // sorted is the bases that something lies at, by address.
 func (r *Recent) sorted(m *machine) []int32 {
+	r.starts, r.present = r.starts[:0], r.present[:0]
+	for i, h := range r.hulls {
+		if h.hi != 0 {
+			r.starts, r.present = append(r.starts, h.lo), append(r.present, int32(i))
+		}
+	}
+	order := r.inOrder(m)
+	for i, k := range order {
+		order[i] = r.present[k]
+	}
+	return order
+}
+
+// inOrder is the numbers of r.starts, the smallest first.
+func (r *Recent) inOrder(m *machine) []int32 {
 	const low = 12
 	order, keys := r.order[:0], m.keys[:0]
-	inOrder, fit, last := true, true, uint64(0)
-	for i, h := range r.hulls {
-		if h.hi == 0 {
-			continue
-		}
-		inOrder = inOrder && h.lo >= last
-		last = h.lo
+	sorted, fit, last := true, len(r.starts) <= 1<<low, uint64(0)
+	for i, x := range r.starts {
+		sorted = sorted && x >= last
+		last = x
 		order = append(order, int32(i))
-		keys = append(keys, h.lo<<low|uint64(i))
-		fit = fit && h.lo>>(64-low) == 0 && i < 1<<low
+		keys = append(keys, x<<low|uint64(i))
+		fit = fit && x>>(64-low) == 0
 	}
 	r.order, m.keys = order, keys
 	switch {
-	case inOrder:
-	case fit: // as in merge
+	case sorted:
+	case fit: // as in sort
 		m.spare = resize(m.spare, len(keys))
 		for i, k := range sortKeys(keys, m.spare) {
 			order[i] = int32(k & (1<<low - 1))
 		}
 	default:
-		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(r.hulls[a].lo, r.hulls[b].lo) })
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(r.starts[a], r.starts[b]) })
 	}
 	return order
 }
 
-// ranges writes what some accesses touch; how many ranges that are. Those of one base that touch are one.
+// ranges writes what some accesses touch, by address, so that they need no sorting if the bases stay in their order; how many ranges that are.
+// Those of one base that touch are one.
 func (r *Recent) ranges(e *entry, m *machine, list []int32) uint64 {
-	n := uint64(0)
+	r.spans, r.starts = r.spans[:0], r.starts[:0]
 	for _, i := range list {
 		x := &m.results[i]
 		if x.state != boxed {
 			continue
 		}
 		k := m.plan.baseOf[i]
-		b := r.bases[k]
-		m.each(x, func(lo, hi uint64) bool {
-			if n > 0 && !e.full {
-				last := e.words[e.n-3:][:3]
-				if from, to := b+last[1], b+last[2]; last[0] == uint64(k) && lo <= to && from <= hi {
-					last[1], last[2] = min(from, lo)-b, max(to, hi)-b
-					return true
-				}
-			}
-			e.add(uint64(k), lo-b, hi-b)
-			n++
-			return true
-		})
+		if x.p0 == x.p1 {
+			r.span(k, x.lo, x.hi)
+		}
+		for _, p := range m.pieces[x.p0:x.p1] {
+			r.span(k, p.Lo, p.Hi)
+		}
 	}
-	return n
+	for _, x := range r.spans {
+		r.starts = append(r.starts, x.Lo)
+	}
+	for _, i := range r.inOrder(m) {
+		x := &r.spans[i]
+		b := r.bases[x.base]
+		e.add(uint64(x.base), x.Lo-b, x.Hi-b)
+	}
+	return uint64(len(r.spans))
+}
+
+// span adds what an access touches.
+func (r *Recent) span(base int32, lo, hi uint64) {
+	if n := len(r.spans); n > 0 {
+		if last := &r.spans[n-1]; last.base == base && lo <= last.Hi && last.Lo <= hi {
+			last.Lo, last.Hi = min(last.Lo, lo), max(last.Hi, hi)
+			return
+		}
+	}
+	r.spans = append(r.spans, baseSpan{Range{lo, hi}, base})
 }
