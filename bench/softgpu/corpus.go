@@ -183,7 +183,7 @@ func (w *worker) fresh(m *loaded) error {
 
 // contractible are the instructions that the driver's assembler may contract to fma: PTX leaves that open for those
 // that name no rounding (ISA 9.0, 9.7.3.3: "mul/add sequences with no rounding modifiers may be optimized to use fused-multiply-add").
-var contractible = regexp.MustCompile(`([\s;{}]|^)(add|sub|mul)((?:\.ftz)?(?:\.sat)?\.(?:f16x2|bf16x2|f16|bf16|f32|f64)\s)`)
+var contractible = regexp.MustCompile(`([\s;:{}]|^)(add|sub|mul)((?:\.ftz)?(?:\.sat)?\.(?:f16x2|bf16x2|f16|bf16|f32|f64)\s)`)
 
 // rounded names the rounding of every addition and multiplication, the one that they have anyway: such instructions are never
 // contracted, so that their results are defined bit for bit.
