@@ -119,7 +119,7 @@ func edgesOf(typ string) []uint64 {
 		return all
 	}
 	switch {
-	case typ == "pred", typ == "zero", typ == "few", strings.HasPrefix(typ, "m:"), strings.HasPrefix(typ, "sparse"), strings.Contains(typ, "x"):
+	case typ == "pred", typ == "zero", typ == "few", strings.HasPrefix(typ, "m:"), strings.HasPrefix(typ, "oob:"), strings.HasPrefix(typ, "sparse"), strings.Contains(typ, "x"):
 		return nil
 	}
 	all := intEdges(widthOf(typ))
@@ -127,10 +127,24 @@ func edgesOf(typ string) []uint64 {
 }
 
 // value makes one value of a type. The types are those of PTX; "few" are numbers below 4, "angle" is an f32 of
-// some turns, "m:" before a format makes elements of matrices, as many as fit 32 bits.
+// some turns, "oob:" before a format mixes in NaN of all bits, "m:" before a format makes elements of matrices, as many as fit 32 bits.
 func value(r *rand.Rand, typ string, round int) uint64 {
 	if elem, ok := strings.CutPrefix(typ, "m:"); ok {
 		return matrixValue(r, elem, round)
+	}
+	if elem, ok := strings.CutPrefix(typ, "oob:"); ok {
+		elem, two := strings.CutSuffix(elem, "x2")
+		one := func() uint64 {
+			f := formats[elem]
+			if r.IntN(4) == 0 {
+				return f.sign() - 1 | r.Uint64()&f.sign() // all bits set, but for the sign
+			}
+			return floatValue(r, f)
+		}
+		if two {
+			return one()&0xffff | one()<<16
+		}
+		return one()
 	}
 	switch typ {
 	case "zero":

@@ -76,7 +76,11 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 		if wide && i == 2 {
 			n *= 2
 		}
-		at := t.operand(inputType(f.Op, typ, n), n, 1)
+		values := inputType(f.Op, typ, n)
+		if strings.Contains(spelling, ".oob") {
+			values = "oob:" + values
+		}
+		at := t.operand(values, n, 1)
 		t.f("ld.global.b%d %s%d, [%%rd3+%d];", 8*n, registerPrefix(n), 20+i, at)
 		operands = append(operands, fmt.Sprintf("%s%d", registerPrefix(n), 20+i))
 	}
