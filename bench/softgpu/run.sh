@@ -6,10 +6,10 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-softgpu-results}
-mkdir -p "$out"
+mkdir -p "$out" && out=$(cd "$out" && pwd)
 binary=${BINARY:-$out/softgpu-compare} # BINARY: one that was built elsewhere, for machines without Go
 if [ ! -x "$binary" ]; then
-	(cd "$here/../.." && CGO_ENABLED=0 ${GO:-go} build -trimpath -o "$OLDPWD/$out/softgpu-compare.tmp" ./bench/softgpu)
+	(cd "$here/../.." && CGO_ENABLED=0 ${GO:-go} build -trimpath -o "$out/softgpu-compare.tmp" ./bench/softgpu)
 	mv "$out/softgpu-compare.tmp" "$binary"
 fi
 corpus=$here/../../test/corpus
