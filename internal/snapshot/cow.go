@@ -36,9 +36,18 @@ type cowState uint8
 const (
 	cowKept    cowState = iota // in the sink, on the way there, or not needed
 	cowPending                 // in the program's memory only
-	cowLeaving                 // there, and being copied
+	cowMoving                  // there, and BeforeWrite is copying it into a slot
+	cowLeaving                 // there, and a lane is copying it
+	cowRescue                  // there, and both are copying it: a launch does not wait for what the lane has queued before it
+	cowRescued                 // in a slot, and a lane is copying what was in the program's memory, which may have changed by then
 	cowAside                   // in a slot
 )
+
+// open reports whether a launch that writes the chunk has to wait.
+func (s cowState) open() bool { return s >= cowPending && s <= cowRescue }
+
+// claimable reports whether copying the chunk into a slot ends that.
+func (s cowState) claimable() bool { return s == cowPending || s == cowLeaving }
 
 // cow is the part of a snapshot in mode Cow that lanes and BeforeWrite share. The lock is never held over a driver call.
 type cow struct {
@@ -120,15 +129,15 @@ func (s *Snapshot) Kept(spans []Span) bool {
 		return true
 	}
 	for i := range s.table.chunks(spans) {
-		if c.state[i] == cowPending || c.state[i] == cowLeaving {
+		if c.state[i].open() {
 			return false
 		}
 	}
 	return true
 }
 
-// claim takes the pending chunks of the spans for which there are slots; they are leaving then. The others become urgent.
-// wait says that some chunk of the spans is not kept yet and not taken here.
+// claim takes the chunks of the spans that are in the program's memory only, as far as there are slots, to be copied there. Pending ones
+// without a slot become urgent. wait says that some chunk of the spans is not kept yet and not taken here.
 func (c *cow) claim(t *chunkTable, spans []Span) (take, slots []int, wait bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,23 +145,23 @@ func (c *cow) claim(t *chunkTable, spans []Span) (take, slots []int, wait bool) 
 		return nil, nil, c.err != nil // await says why
 	}
 	for i := range t.chunks(spans) {
-		switch c.state[i] {
-		case cowPending:
-			if n := len(c.free); n > 0 {
-				take, slots = append(take, i), append(slots, c.free[n-1])
-				c.free = c.free[:n-1]
-				c.state[i] = cowLeaving
+		st := c.state[i]
+		n := len(c.free)
+		switch {
+		case st.claimable() && n > 0:
+			take, slots = append(take, i), append(slots, c.free[n-1])
+			c.free = c.free[:n-1]
+			c.moving++
+			c.state[i] = cowRescue
+			if st == cowPending {
+				c.state[i] = cowMoving
 				c.pending--
-				c.moving++
-				continue
 			}
-			if !slices.Contains(c.urgent, i) {
-				c.urgent = append(c.urgent, i)
-			}
-			wait = true
-		case cowLeaving:
-			wait = true
+			continue
+		case st == cowPending && !slices.Contains(c.urgent, i):
+			c.urgent = append(c.urgent, i)
 		}
+		wait = wait || st.open()
 	}
 	return take, slots, wait
 }
@@ -167,14 +176,15 @@ func (c *cow) await(ctx context.Context, t *chunkTable, spans []Span) error {
 			return c.err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case c.finished || len(c.free) > 0:
+		case c.finished:
 			return nil
 		}
-		open := false
+		open, claimable := false, false
 		for i := range t.chunks(spans) {
-			open = open || c.state[i] == cowPending || c.state[i] == cowLeaving
+			open = open || c.state[i].open()
+			claimable = claimable || c.state[i].claimable()
 		}
-		if !open {
+		if !open || claimable && len(c.free) > 0 {
 			return nil
 		}
 		c.changed.Wait()
@@ -188,29 +198,43 @@ func (s *Snapshot) moveAside(ctx context.Context, chunks, slots []int) error {
 		dst[n] = s.slots[slots[n]].addr
 	}
 	got, err := s.e.copyChunks(ctx, s.addresses(chunks), dst, true)
-	for n, i := range chunks {
-		if err == nil && got[n] != s.final[i] {
-			err = s.mispredicted(i, got[n])
-		}
-	}
 	c := s.cow
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.changed.Broadcast()
 	c.moving -= len(chunks)
+	for n, i := range chunks {
+		// What a lane has kept meanwhile may be written already.
+		if err == nil && c.state[i] != cowKept && got[n] != s.final[i] {
+			err = s.mispredicted(i, got[n])
+		}
+	}
 	if err != nil {
 		c.giveUp(err)
 		return err
 	}
-	for n, i := range chunks {
-		c.state[i] = cowAside
-		c.slot[i] = slots[n]
-		c.aside = append(c.aside, i)
-	}
+	c.moved(chunks, slots)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Aside += len(chunks)
 	return nil
+}
+
+// moved records that chunks are in slots, with the lock held.
+func (c *cow) moved(chunks, slots []int) {
+	for n, i := range chunks {
+		switch c.state[i] {
+		case cowKept:
+			c.free = append(c.free, slots[n])
+			continue
+		case cowMoving:
+			c.state[i] = cowAside
+			c.aside = append(c.aside, i)
+		case cowRescue:
+			c.state[i] = cowRescued
+		}
+		c.slot[i] = slots[n]
+	}
 }
 
 func (s *Snapshot) mispredicted(i int, got Digest) error {
@@ -249,7 +273,9 @@ func (c *cow) close() {
 func (s *Snapshot) drainCow(ctx context.Context, sink Sink) error {
 	c := s.cow
 	s.done = 0
-	total := uint64(c.pending) * ChunkSize
+	c.mu.Lock()
+	total := uint64(c.pending+len(c.aside)) * ChunkSize
+	c.mu.Unlock()
 	for {
 		err := s.e.runBatches(ctx, func() *batch {
 			if chunks := c.take(s.e.batchChunks()); len(chunks) > 0 {
@@ -332,37 +358,67 @@ func (s *Snapshot) cowBatch(sink Sink, chunks []int, total uint64) *batch {
 		begin: func(buf []byte, st cuda.Stream) error { return s.e.copyToHost(buf, items, st) },
 		end: func(buf []byte) error {
 			c.arrived(chunks)
+			done := 0
 			for n, it := range items {
 				data := buf[n*ChunkSize : (n+1)*ChunkSize : (n+1)*ChunkSize]
+				// Only their own digest can tell that these are the bytes of the freeze.
+				d := digest.Sum(data)
+				if good := d == it.digest; c.checked(it.chunk, good) {
+					continue // written while it was copied
+				} else if !good {
+					return s.mispredicted(it.chunk, d)
+				}
 				if err := s.putCow(sink, it, data); err != nil {
 					return err
 				}
+				done++
 			}
-			s.progress("drain", len(chunks), total)
+			s.progress("drain", done, total)
 			return nil
 		},
 	}
 }
 
-// arrived records that the contents of chunks are in host memory.
+// arrived records that a lane has brought chunks to host memory.
 func (c *cow) arrived(chunks []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range chunks {
-		if c.state[i] == cowAside {
-			c.free = append(c.free, c.slot[i])
-			delete(c.slot, i)
+		if c.state[i] != cowRescued { // that one may be what somebody wrote
+			c.keep(i)
 		}
-		c.state[i] = cowKept
 	}
 	c.changed.Broadcast()
 }
 
-// putCow gives a chunk to the sink if its bytes are those of the freeze, which only their own digest can tell.
-func (s *Snapshot) putCow(sink Sink, it drainItem, data []byte) error {
-	if d := digest.Sum(data); d != it.digest {
-		return s.mispredicted(it.chunk, d)
+// keep ends the life of a chunk, with the lock held. A copy of it that is being made finds it so.
+func (c *cow) keep(i int) {
+	if slot, ok := c.slot[i]; ok {
+		c.free = append(c.free, slot)
+		delete(c.slot, i)
 	}
+	c.state[i] = cowKept
+}
+
+// checked says whether what a lane has brought of chunk i was good. If not, and it is in a slot as well, that is drained.
+func (c *cow) checked(i int, good bool) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state[i] != cowRescued {
+		return false
+	}
+	defer c.changed.Broadcast()
+	if good {
+		c.keep(i)
+		return false
+	}
+	c.state[i] = cowAside
+	c.aside = append(c.aside, i)
+	return true
+}
+
+// putCow gives a chunk to the sink.
+func (s *Snapshot) putCow(sink Sink, it drainItem, data []byte) error {
 	if !s.claim(it.digest, true) {
 		return nil
 	}

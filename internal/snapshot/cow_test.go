@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+
+	"holdfast/internal/cuda"
 )
 
 // writer writes chunks of a program from a goroutine of its own, as launches do, after announcing them.
@@ -208,5 +211,49 @@ func TestCowGivenUp(t *testing.T) {
 				t.Error("BeforeWrite says that all is kept")
 			}
 		})
+	}
+}
+
+// TestCowRescue: a launch does not wait for a lane that has a chunk under way if there is a slot for it, and what the lane brings then counts
+// only if it is good.
+func TestCowRescue(t *testing.T) {
+	table := &chunkTable{addr: make([]cuda.DevicePtr, 3), first: []int{0, 3}}
+	span := []Span{{Region: 0, Off: 0, Len: 1}}
+	begin := func() (*cow, []int, []int) {
+		c := newCow(3, []int{0, 1, 2}, []int{7})
+		if got := c.take(1); !slices.Equal(got, []int{0}) {
+			t.Fatalf("taken: %v", got)
+		}
+		take, slots, _ := c.claim(table, span)
+		if !slices.Equal(take, []int{0}) || !slices.Equal(slots, []int{7}) || !c.state[0].open() {
+			t.Fatalf("claimed: %v into %v", take, slots)
+		}
+		if take, _, wait := c.claim(table, span); len(take) > 0 || !wait {
+			t.Fatalf("somebody else: %v, waits %v", take, wait)
+		}
+		return c, take, slots
+	}
+	for _, tc := range []struct {
+		name        string
+		first, good bool // the lane is first; what it brings is good
+		state       cowState
+	}{
+		{"lane first", true, true, cowKept}, {"lane last", false, true, cowKept}, {"written meanwhile", false, false, cowAside},
+	} {
+		c, chunks, slots := begin()
+		if tc.first {
+			c.arrived(chunks)
+		}
+		c.moved(chunks, slots)
+		if c.state[0].open() {
+			t.Errorf("%s: the launch still waits", tc.name)
+		}
+		if !tc.first {
+			c.arrived(chunks)
+		}
+		again := c.checked(0, tc.good)
+		if c.state[0] != tc.state || again == tc.good || len(c.free) == 1 != tc.good || len(c.aside) == 1 == tc.good {
+			t.Errorf("%s: state %d, again %v, %d slots free, aside %v", tc.name, c.state[0], again, len(c.free), c.aside)
+		}
 	}
 }
