@@ -1,6 +1,11 @@
 /*
  * What executable graphs consist of. A graph is looked at when it is instantiated or updated, because afterwards the driver does not
  * show it any more; a launch of it names it. Nodes that only order others, or run on the host, are no work.
+ *
+ * Programs change graphs before most of their launches (XLA sets the parameters of every node when its buffers take turns), so as little as
+ * possible is told, and only at a launch. What a graph consisted of when it was launched is a version, with an id of its own. A launch of a
+ * version that was told names it; another one is told by the nodes in which it differs from the version before it. Contents of nodes are
+ * kept once for all versions: two that are equal byte by byte are one object, so versions are compared exactly, by pointers.
  */
 #include "shim.h"
 #include <stdlib.h>
@@ -14,23 +19,39 @@ enum { COOPERATIVE = 2, CLUSTER = 4, STREAM_SERIALIZATION = 6, DEVICE_UPDATABLE 
 enum { DEVICE_LAUNCH = 4 };                     /* CUDA_GRAPH_INSTANTIATE_FLAG_ */
 enum { DEEPEST = 8, MOST = 1 << 20, CALL_KERNEL = 301, CALL_MEMCPY = 304, CALL_MEMSET = 307, CALL_NODE = 376 };
 
-struct work {
-	void *node;
+/* What a node does. */
+struct content {
+	uint32_t refs;       /* of versions, and of the graph as it is now */
+	bool updatable;      /* by kernels */
 	struct hf_kernel *k; /* of a launch */
-	uint8_t *record;     /* a whole record, whose cell is the graph's id */
+	uint64_t record[];   /* whole; thread and cell are filled in when it is told */
+};
+struct version {
+	struct version *next; /* that was launched before it */
+	uint32_t id;
+	bool incomplete;
+	struct content *c[];
 };
 struct graph {
 	struct graph *next;
 	void *exec;
-	uint32_t id, told, nodes;
+	uint32_t nodes;
 	bool incomplete;
-	struct work *work;
+	bool device;     /* launched by kernels too: incomplete for ever */
 	size_t n, room;
+	struct content **now;
+	void **node;
+	void **top;      /* the child graph's node at the top that a node stands in, or NULL */
+	size_t hint;     /* where the next node that is changed may be */
+	/* What the tap of this epoch was told, the latest first. */
+	uint32_t epoch;
+	struct version *versions;
+	size_t differ;   /* nodes in which now differs from the latest */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { BUCKETS = 256 };
 static struct graph *graphs[BUCKETS];
-static uint32_t last_id;
+static uint32_t last_id; /* of versions */
 
 static struct graph **place(void *exec)
 {
@@ -40,36 +61,129 @@ static struct graph **place(void *exec)
 	return g;
 }
 
-static void clear(struct graph *g)
+/* ---- contents and versions ---- */
+
+static size_t size_of(const struct content *c) { return (uint32_t)c->record[0]; }
+static bool equal(const struct content *a, const struct content *b)
 {
-	for (size_t i = 0; i < g->n; i++)
-		free(g->work[i].record);
-	g->n = 0;
-	g->nodes = 0;
-	g->told = 0;
+	return a->record[0] == b->record[0] && a->k == b->k && !memcmp(a->record, b->record, size_of(a));
 }
 
-/* Room for a record of that size; NULL: the graph is incomplete now. */
-static void *add(struct graph *g, void *node, struct hf_kernel *k, uint32_t type, uint32_t flags, size_t size)
+static void let_go(struct content *c)
+{
+	if (c && !--c->refs)
+		free(c);
+}
+
+/* NULL: it cannot be told. */
+static struct content *content(struct hf_kernel *k, uint32_t type, uint32_t flags, size_t size)
 {
 	size = (size + 7) & ~(size_t)7;
+	struct content *c = size <= HF_MAX_RECORD ? calloc(1, sizeof *c + size) : NULL;
+	if (!c)
+		return NULL;
+	c->refs = 1;
+	c->k = k;
+	c->record[0] = size | (uint64_t)type << 32 | (uint64_t)(flags | HF_REC_NODE_FLAG) << 48;
+	return c;
+}
+
+/* How many versions of a graph are kept: the larger it is, the fewer. */
+static size_t most_versions(const struct graph *g) { return g->n <= 4096 ? 8 : g->n <= 65536 ? 2 : 1; }
+
+static void tell_free(uint32_t id)
+{
+	struct hf_rec_graph_free *f = hf_tap_begin(HF_REC_GRAPH_FREE, 0, sizeof *f);
+	if (!f)
+		return;
+	f->id = id;
+	f->spare = 0;
+	hf_tap_end();
+}
+
+/* Forgets the versions from *at on; whoever was told of them is told that they are gone. */
+static void forget(struct graph *g, struct version **at)
+{
+	struct version *v = *at;
+	*at = NULL;
+	while (v) {
+		struct version *next = v->next;
+		if (hf_tapped && g->epoch == hf_tap_epoch)
+			tell_free(v->id);
+		for (size_t i = 0; i < g->n; i++)
+			let_go(v->c[i]);
+		free(v);
+		v = next;
+	}
+	if (!g->versions)
+		g->differ = 0;
+}
+
+static void clear(struct graph *g)
+{
+	forget(g, &g->versions);
+	for (size_t i = 0; i < g->n; i++)
+		let_go(g->now[i]);
+	g->n = g->hint = 0;
+	g->nodes = 0;
+}
+
+static bool grow(struct graph *g, size_t room)
+{
+	struct content **now = realloc(g->now, room * sizeof *now);
+	g->now = now ? now : g->now;
+	void **node = now ? realloc(g->node, room * sizeof *node) : NULL;
+	g->node = node ? node : g->node;
+	void **top = node ? realloc(g->top, room * sizeof *top) : NULL;
+	g->top = top ? top : g->top;
+	return top;
+}
+
+/* Takes c, which may be NULL: then the graph is incomplete. */
+static void add(struct graph *g, void *node, void *top, struct content *c)
+{
 	if (g->n == g->room && g->n < MOST) {
 		size_t room = g->room ? 2 * g->room : 16;
-		struct work *w = realloc(g->work, room * sizeof *w);
-		if (w) {
-			g->work = w;
+		if (grow(g, room))
 			g->room = room;
-		}
 	}
-	uint8_t *r = size <= HF_MAX_RECORD && g->n < g->room ? calloc(1, size) : NULL;
-	if (!r) {
+	if (!c || g->n >= g->room) {
+		let_go(c);
 		g->incomplete = true;
-		return NULL;
+		return;
 	}
-	g->work[g->n++] = (struct work){ node, k, r };
-	*(uint64_t *)r = size | (uint64_t)type << 32 | (uint64_t)(flags | HF_REC_NODE_FLAG) << 48;
-	return r;
+	g->incomplete |= c->updatable;
+	g->now[g->n] = c;
+	g->node[g->n] = node;
+	g->top[g->n++] = top;
 }
+
+/* Node i does c now. Takes c, which may be NULL as above. */
+static void set(struct graph *g, size_t i, struct content *c)
+{
+	if (!c) {
+		g->incomplete = true;
+		return;
+	}
+	g->incomplete |= c->updatable;
+	struct content *same = equal(c, g->now[i]) ? g->now[i] : NULL;
+	for (struct version *v = g->versions; v && !same; v = v->next)
+		if (equal(c, v->c[i]))
+			same = v->c[i];
+	if (same) {
+		same->refs++;
+		let_go(c);
+		c = same;
+	}
+	if (g->versions) {
+		const struct content *last = g->versions->c[i];
+		g->differ += (size_t)(c != last) - (size_t)(g->now[i] != last);
+	}
+	let_go(g->now[i]);
+	g->now[i] = c;
+}
+
+/* ---- nodes ---- */
 
 static int attribute(void *node, int id, void *value)
 {
@@ -77,58 +191,73 @@ static int attribute(void *node, int id, void *value)
 	return hf_have(HF_SYM_cuGraphKernelNodeGetAttribute) && real_cuGraphKernelNodeGetAttribute(node, id, value) == CUDA_SUCCESS ? *(int *)value : 0;
 }
 
-static void add_kernel(struct graph *g, void *node, const struct kernel_node *p, bool v2)
+/* was: what the node did, if it is changed. While its kernel stays, so do its attributes: nothing sets those of an executable graph. */
+static struct content *kernel_content(void *node, const struct kernel_node *p, bool v2, const struct content *was)
 {
 	struct hf_kernel *k = p->function ? hf_kernel(p->function) : v2 && p->kernel ? hf_kernel(p->kernel) : NULL;
 	struct hf_dims d = { { p->grid[0], p->grid[1], p->grid[2] }, { p->block[0], p->block[1], p->block[2] }, { 1, 1, 1 } };
-	bool known = false;
+	bool known = false, updatable = false;
 	size_t n = k ? hf_pack(k, p->params, p->extra, NULL, &known) : 0;
 	uint32_t value[16], flags = known ? 0 : HF_REC_NOPARAMS_FLAG;
-	if (attribute(node, COOPERATIVE, value))
-		flags |= HF_REC_COOPERATIVE_FLAG;
-	if (attribute(node, STREAM_SERIALIZATION, value))
-		flags |= HF_REC_PROGRAMMATIC_FLAG;
-	if (attribute(node, CLUSTER, value))
-		memcpy(d.cluster, value, sizeof d.cluster);
-	if (attribute(node, DEVICE_UPDATABLE, value))
-		g->incomplete = true;
-	struct hf_rec_launch *l = add(g, node, k, HF_REC_LAUNCH, flags, sizeof *l + n);
-	if (l)
-		hf_put_launch(l, k, &d, p->shared, p->params, p->extra);
+	const struct hf_rec_launch *w = was ? (const void *)was->record : NULL;
+	if (w && k && was->k == k && w->type == HF_REC_LAUNCH) {
+		flags |= w->flags & (HF_REC_COOPERATIVE_FLAG | HF_REC_PROGRAMMATIC_FLAG);
+		memcpy(d.cluster, w->cluster, sizeof d.cluster);
+		updatable = was->updatable;
+	} else {
+		if (attribute(node, COOPERATIVE, value))
+			flags |= HF_REC_COOPERATIVE_FLAG;
+		if (attribute(node, STREAM_SERIALIZATION, value))
+			flags |= HF_REC_PROGRAMMATIC_FLAG;
+		if (attribute(node, CLUSTER, value))
+			memcpy(d.cluster, value, sizeof d.cluster);
+		updatable = attribute(node, DEVICE_UPDATABLE, value);
+	}
+	struct content *c = content(k, HF_REC_LAUNCH, flags, sizeof(struct hf_rec_launch) + n);
+	if (c) {
+		c->updatable = updatable;
+		hf_put_launch((struct hf_rec_launch *)c->record, k, &d, p->shared, p->params, p->extra);
+	}
+	return c;
 }
 
-static void add_memcpy(struct graph *g, void *node, const void *params)
+static struct content *memcpy_content(const void *params)
 {
-	struct hf_rec_copy c;
-	hf_put_copy3d(&c, params);
-	struct hf_rec_copy *r = add(g, node, NULL, HF_REC_COPY, c.flags, sizeof *r);
-	if (!r)
-		return;
-	size_t head = offsetof(struct hf_rec_copy, call);
-	memcpy((char *)r + head, (char *)&c + head, sizeof c - head);
-	r->call = CALL_MEMCPY;
+	struct hf_rec_copy from;
+	hf_put_copy3d(&from, params);
+	struct content *c = content(NULL, HF_REC_COPY, from.flags, sizeof from);
+	if (c) {
+		struct hf_rec_copy *r = (struct hf_rec_copy *)c->record;
+		size_t head = offsetof(struct hf_rec_copy, call);
+		memcpy((char *)r + head, (char *)&from + head, sizeof from - head);
+		r->call = CALL_MEMCPY;
+	}
+	return c;
 }
 
-static void add_memset(struct graph *g, void *node, const struct memset_node *p)
+static struct content *memset_content(const struct memset_node *p)
 {
-	struct hf_rec_copy *r = add(g, node, NULL, HF_REC_COPY, HF_REC_SET_FLAG, sizeof *r);
-	if (!r)
-		return;
-	r->call = CALL_MEMSET;
-	r->dst = p->dst;
-	r->dst_pitch = p->pitch;
-	r->src = p->value;
-	r->src_pitch = p->element;
-	r->width = p->width * p->element;
-	r->height = p->height;
-	r->depth = 1;
+	struct content *c = content(NULL, HF_REC_COPY, HF_REC_SET_FLAG, sizeof(struct hf_rec_copy));
+	if (c) {
+		struct hf_rec_copy *r = (struct hf_rec_copy *)c->record;
+		r->call = CALL_MEMSET;
+		r->dst = p->dst;
+		r->dst_pitch = p->pitch;
+		r->src = p->value;
+		r->src_pitch = p->element;
+		r->width = p->width * p->element;
+		r->height = p->height;
+		r->depth = 1;
+	}
+	return c;
 }
 
-static void add_other(struct graph *g, void *node)
+static struct content *other_content(void)
 {
-	struct hf_rec_other *o = add(g, node, NULL, HF_REC_OTHER, 0, sizeof *o);
-	if (o)
-		o->call = CALL_NODE;
+	struct content *c = content(NULL, HF_REC_OTHER, 0, sizeof(struct hf_rec_other));
+	if (c)
+		((struct hf_rec_other *)c->record)->call = CALL_NODE;
+	return c;
 }
 
 static bool kernel_params(void *node, struct kernel_node *p, bool *v2)
@@ -138,7 +267,7 @@ static bool kernel_params(void *node, struct kernel_node *p, bool *v2)
 	return (*v2 ? real_cuGraphKernelNodeGetParams_v2(node, p) : real_cuGraphKernelNodeGetParams(node, p)) == CUDA_SUCCESS;
 }
 
-static void walk(struct graph *g, void *graph, int depth)
+static void walk(struct graph *g, void *graph, void *top, int depth)
 {
 	size_t n = 0;
 	void **nodes = NULL;
@@ -155,163 +284,288 @@ static void walk(struct graph *g, void *graph, int depth)
 		struct kernel_node kernel;
 		struct memset_node set;
 		uint64_t copy[32]; /* more than CUDA_MEMCPY3D has */
-		void *child;
-		real_cuGraphNodeGetType(nodes[i], &type);
+		void *child, *node = nodes[i];
+		real_cuGraphNodeGetType(node, &type);
 		switch (type) {
 		case KERNEL:
-			if (kernel_params(nodes[i], &kernel, &v2))
-				add_kernel(g, nodes[i], &kernel, v2);
-			else
-				add_other(g, nodes[i]);
+			add(g, node, top, kernel_params(node, &kernel, &v2) ? kernel_content(node, &kernel, v2, NULL) : other_content());
 			break;
 		case MEMCPY:
-			if (real_cuGraphMemcpyNodeGetParams(nodes[i], copy) == CUDA_SUCCESS)
-				add_memcpy(g, nodes[i], copy);
-			else
-				add_other(g, nodes[i]);
+			add(g, node, top, real_cuGraphMemcpyNodeGetParams(node, copy) == CUDA_SUCCESS ? memcpy_content(copy) : other_content());
 			break;
 		case MEMSET:
-			if (real_cuGraphMemsetNodeGetParams(nodes[i], &set) == CUDA_SUCCESS)
-				add_memset(g, nodes[i], &set);
-			else
-				add_other(g, nodes[i]);
+			add(g, node, top, real_cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS ? memset_content(&set) : other_content());
 			break;
 		case CHILD:
-			if (real_cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
-				walk(g, child, depth + 1);
+			if (real_cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+				walk(g, child, top ? top : node, depth + 1);
 			else
 				g->incomplete = true;
 			break;
 		case HOST: case EMPTY: case WAIT_EVENT: case RECORD_EVENT: case SIGNAL: case WAIT: case ALLOC: case FREE:
 			break;
 		default: /* batched memory operations, conditions, what is yet to come */
-			add_other(g, nodes[i]);
+			add(g, node, top, other_content());
 		}
 	}
 	free(nodes);
 }
 
-/* With the lock held: tells a graph and the kernels in it. */
-static void tell(struct graph *g)
+/* ---- telling ---- */
+
+static bool tell_node(const struct content *c, uint32_t id, size_t i)
 {
-	if (!hf_tapped || g->told == hf_tap_epoch)
-		return;
-	for (size_t i = 0; i < g->n; i++)
-		if (g->work[i].k)
-			hf_kernel_told(g->work[i].k);
-	struct hf_rec_graph *r = hf_tap_begin(HF_REC_GRAPH, g->incomplete ? HF_REC_INCOMPLETE_FLAG : 0, sizeof *r);
-	if (!r)
-		return;
-	r->id = g->id;
-	r->nodes = g->nodes;
-	r->handle = (uint64_t)(uintptr_t)g->exec;
+	uint64_t head = c->record[0];
+	size_t size = size_of(c);
+	struct hf_rec_launch *to = hf_tap_begin(head >> 32 & 0xffff, (uint32_t)(head >> 48), size);
+	if (!to)
+		return false;
+	memcpy((uint8_t *)to + 8, c->record + 1, size - 8);
+	/* These stand at the same place in all that can be a node. */
+	_Static_assert(offsetof(struct hf_rec_launch, cell) == offsetof(struct hf_rec_copy, cell) &&
+		offsetof(struct hf_rec_launch, cell) == offsetof(struct hf_rec_other, cell), "cell");
+	_Static_assert(offsetof(struct hf_rec_launch, thread) == offsetof(struct hf_rec_copy, thread) &&
+		offsetof(struct hf_rec_launch, thread) == offsetof(struct hf_rec_other, thread), "thread");
+	to->cell = id;
+	to->thread = (uint32_t)i;
 	hf_tap_end();
-	for (size_t i = 0; i < g->n; i++) {
-		const uint8_t *w = g->work[i].record;
-		uint64_t head = *(const uint64_t *)w;
-		size_t size = (uint32_t)head;
-		uint8_t *to = hf_tap_begin(head >> 32 & 0xffff, (uint32_t)(head >> 48), size);
-		if (!to)
-			return;
-		memcpy(to + 8, w + 8, size - 8);
-		/* The cell stands at the same place in all that can be a node. */
-		_Static_assert(offsetof(struct hf_rec_launch, cell) == offsetof(struct hf_rec_copy, cell) &&
-			offsetof(struct hf_rec_launch, cell) == offsetof(struct hf_rec_other, cell), "cell");
-		((struct hf_rec_launch *)to)->cell = g->id;
-		hf_tap_end();
-	}
-	struct hf_rec_graph_end *e = hf_tap_begin(HF_REC_GRAPH_END, 0, sizeof *e);
-	if (!e)
-		return;
-	e->id = g->id;
-	e->spare = 0;
-	g->told = hf_tap_epoch;
-	hf_tap_end();
+	return true;
 }
 
-/* The graph exec is made of, anew. */
-static CUresult made(CUresult r, void *exec, void *graph, bool incomplete)
+/* Tells g as it is now as id: whole, or by what differs from base. False: not all of it could be told to one tap. */
+static bool tell_as(const struct graph *g, uint32_t id, const struct version *base)
+{
+	uint32_t epoch = hf_tap_epoch, flags = g->incomplete ? HF_REC_INCOMPLETE_FLAG : 0;
+	for (size_t i = 0; i < g->n; i++)
+		if (g->now[i]->k && (!base || base->c[i] != g->now[i]))
+			hf_kernel_told(g->now[i]->k);
+	if (base) {
+		struct hf_rec_graph_version *r = hf_tap_begin(HF_REC_GRAPH_VERSION, flags, sizeof *r);
+		if (!r)
+			return false;
+		r->id = id;
+		r->base = base->id;
+		r->handle = (uint64_t)(uintptr_t)g->exec;
+		hf_tap_end();
+	} else {
+		struct hf_rec_graph *r = hf_tap_begin(HF_REC_GRAPH, flags, sizeof *r);
+		if (!r)
+			return false;
+		r->id = id;
+		r->nodes = g->nodes;
+		r->handle = (uint64_t)(uintptr_t)g->exec;
+		hf_tap_end();
+	}
+	for (size_t i = 0; i < g->n; i++)
+		if ((!base || base->c[i] != g->now[i]) && !tell_node(g->now[i], id, i))
+			return false;
+	struct hf_rec_graph_end *e = hf_tap_begin(HF_REC_GRAPH_END, 0, sizeof *e);
+	if (!e)
+		return false;
+	e->id = id;
+	e->spare = 0;
+	bool one = hf_tap_epoch == epoch; /* it does not change while a record is open */
+	hf_tap_end();
+	return one;
+}
+
+/* With the lock held: makes sure that the tap knows the graph as it is now; returns the id of that, 0: it is not known. */
+static uint32_t tell(struct graph *g)
+{
+	if (!hf_tapped)
+		return 0;
+	if (last_id == UINT32_MAX) { /* a tap must not take one version for another */
+		for (size_t i = 0; i < BUCKETS; i++)
+			for (struct graph *h = graphs[i]; h; h = h->next)
+				forget(h, &h->versions);
+		last_id = 0;
+	}
+	if (g->epoch != hf_tap_epoch) { /* this tap knows nothing yet */
+		forget(g, &g->versions);
+		g->epoch = hf_tap_epoch;
+	}
+	struct version *latest = g->versions;
+	if (latest && !g->differ && latest->incomplete == g->incomplete)
+		return latest->id;
+	size_t kept = 0;
+	struct version **last = NULL;
+	for (struct version **at = &g->versions, *v; (v = *at); at = &v->next, kept++) {
+		last = at;
+		if (v->incomplete != g->incomplete || memcmp(v->c, g->now, g->n * sizeof *v->c))
+			continue;
+		*at = v->next;
+		v->next = g->versions;
+		g->versions = v;
+		g->differ = 0;
+		return v->id;
+	}
+	struct version *v = malloc(sizeof *v + g->n * sizeof *v->c);
+	if (!v)
+		return 0;
+	v->id = ++last_id;
+	v->incomplete = g->incomplete;
+	/* What is incomplete makes incomplete whatever is told by it. */
+	if (!tell_as(g, v->id, latest && latest->incomplete && !g->incomplete ? NULL : latest)) {
+		free(v);
+		return 0;
+	}
+	for (size_t i = 0; i < g->n; i++) {
+		v->c[i] = g->now[i];
+		v->c[i]->refs++;
+	}
+	if (kept >= most_versions(g))
+		forget(g, last);
+	v->next = g->versions;
+	g->versions = v;
+	g->differ = 0;
+	return v->id;
+}
+
+/* ---- changes ---- */
+
+static void destroy(struct graph *g)
+{
+	clear(g);
+	free(g->now);
+	free(g->node);
+	free(g->top);
+	free(g);
+}
+
+/* g consists of what fresh does, which is left without it. Versions stay while the number of nodes does. */
+static void take(struct graph *g, struct graph *fresh)
+{
+	if (fresh->n != g->n) {
+		clear(g);
+		struct graph kept = *g;
+		g->now = fresh->now, g->node = fresh->node, g->top = fresh->top, g->n = fresh->n, g->room = fresh->room;
+		fresh->now = kept.now, fresh->node = kept.node, fresh->top = kept.top, fresh->n = 0, fresh->room = kept.room;
+	} else {
+		for (size_t i = 0; i < g->n; i++) {
+			set(g, i, fresh->now[i]);
+			g->node[i] = fresh->node[i];
+			g->top[i] = fresh->top[i];
+		}
+		fresh->n = 0;
+	}
+	g->nodes = fresh->nodes;
+	g->incomplete = fresh->incomplete || g->device;
+}
+
+/* exec is made of graph: anew, or (update) as before but for its parameters. */
+static CUresult made(CUresult r, void *exec, void *graph, bool device, bool update)
 {
 	if (r != CUDA_SUCCESS || !hf_watching())
 		return r;
 	pthread_mutex_lock(&lock);
-	struct graph **at = place(exec), *g = *at;
-	if (!g && (g = calloc(1, sizeof *g))) {
-		g->exec = exec;
-		g->id = ++last_id;
-		*at = g;
+	struct graph **at = place(exec), *g = *at, *fresh = calloc(1, sizeof *fresh);
+	if (g && (!update || !fresh)) { /* its end was not seen */
+		*at = g->next;
+		destroy(g);
+		g = NULL;
 	}
-	if (g) {
-		clear(g);
-		g->incomplete = incomplete;
-		walk(g, graph, 0);
-		tell(g);
+	if (fresh) {
+		fresh->exec = exec;
+		walk(fresh, graph, NULL, 0);
+		if (g) {
+			take(g, fresh);
+			destroy(fresh);
+		} else {
+			fresh->device = device;
+			fresh->incomplete |= device;
+			fresh->next = *(at = place(exec));
+			*at = fresh;
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
-/* One node of exec was changed: its record is told again, or (no node given) nothing is sure any more. */
-static void changed(void *exec, void *node, void (*put)(struct graph *g, void *node, const void *params), const void *params)
+/* The index of a node of g, g->n: there is none. Programs change nodes in order. */
+static size_t index_of(struct graph *g, void *node)
+{
+	for (size_t i = 0, at = g->hint; node && i < g->n; i++, at++) {
+		at = at < g->n ? at : 0;
+		if (g->node[at] == node) {
+			g->hint = at + 1;
+			return at;
+		}
+	}
+	return g->n;
+}
+
+/* One node of exec was changed, or (no node given) nothing is sure any more. */
+static void changed(void *exec, void *node, int type, const void *params)
 {
 	pthread_mutex_lock(&lock);
 	struct graph *g = *place(exec);
-	size_t i = 0;
-	while (g && node && i < g->n && g->work[i].node != node)
-		i++;
-	if (g && node && i < g->n && put) {
-		size_t before = g->n;
-		put(g, node, params);
-		if (g->n > before) { /* the new one takes the place of the old */
-			free(g->work[i].record);
-			g->work[i] = g->work[--g->n];
-		}
-	} else if (g)
+	size_t i = g ? index_of(g, node) : 0;
+	if (g && i < g->n)
+		set(g, i, type == KERNEL ? kernel_content(node, params, true, g->now[i]) : type == MEMCPY ? memcpy_content(params) : memset_content(params));
+	else if (g)
 		g->incomplete = true;
-	if (g) {
-		g->told = 0;
-		tell(g);
-	}
 	pthread_mutex_unlock(&lock);
 }
 
-static void put_kernel(struct graph *g, void *node, const void *params) { add_kernel(g, node, params, true); }
-static void put_memset(struct graph *g, void *node, const void *params) { add_memset(g, node, params); }
+/* A child graph of exec was changed: its nodes stand one behind the other. */
+static void changed_child(void *exec, void *node, void *child)
+{
+	pthread_mutex_lock(&lock);
+	struct graph *g = *place(exec), fresh = { 0 };
+	if (g)
+		walk(&fresh, child, node, 1);
+	size_t i = 0, n = 0;
+	while (g && i < g->n && g->top[i] != node)
+		i++;
+	while (g && i + n < g->n && g->top[i + n] == node)
+		n++;
+	if (g && n && n == fresh.n && !fresh.incomplete) {
+		for (size_t k = 0; k < n; k++)
+			set(g, i + k, fresh.now[k]);
+		fresh.n = 0;
+	} else if (g)
+		g->incomplete = true;
+	clear(&fresh);
+	free(fresh.now);
+	free(fresh.node);
+	free(fresh.top);
+	pthread_mutex_unlock(&lock);
+}
 
 /* ---- the program's calls ---- */
 
 CUresult hf_cuGraphInstantiate(void *exec, void *graph, void *error, void *log, size_t size)
 {
 	CUresult r = real_cuGraphInstantiate(exec, graph, error, log, size);
-	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, false) : r;
+	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, false, false) : r;
 }
 
 CUresult hf_cuGraphInstantiate_v2(void *exec, void *graph, void *error, void *log, size_t size)
 {
 	CUresult r = real_cuGraphInstantiate_v2(exec, graph, error, log, size);
-	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, false) : r;
+	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, false, false) : r;
 }
 
 CUresult hf_cuGraphInstantiateWithFlags(void *exec, void *graph, unsigned long long flags)
 {
 	CUresult r = real_cuGraphInstantiateWithFlags(exec, graph, flags);
-	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, flags & DEVICE_LAUNCH) : r;
+	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, flags & DEVICE_LAUNCH, false) : r;
 }
 
 CUresult hf_cuGraphInstantiateWithParams(void *exec, void *graph, void *params)
 {
 	CUresult r = real_cuGraphInstantiateWithParams(exec, graph, params);
-	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, *(uint64_t *)params & DEVICE_LAUNCH) : r;
+	return r == CUDA_SUCCESS ? made(r, *(void **)exec, graph, *(uint64_t *)params & DEVICE_LAUNCH, false) : r;
 }
 
 CUresult hf_cuGraphExecUpdate(void *exec, void *graph, void *node, void *result)
 {
-	return made(real_cuGraphExecUpdate(exec, graph, node, result), exec, graph, false);
+	return made(real_cuGraphExecUpdate(exec, graph, node, result), exec, graph, false, true);
 }
 
 CUresult hf_cuGraphExecUpdate_v2(void *exec, void *graph, void *info)
 {
-	return made(real_cuGraphExecUpdate_v2(exec, graph, info), exec, graph, false);
+	return made(real_cuGraphExecUpdate_v2(exec, graph, info), exec, graph, false, true);
 }
 
 CUresult hf_cuGraphExecKernelNodeSetParams(void *exec, void *node, void *params)
@@ -320,7 +574,7 @@ CUresult hf_cuGraphExecKernelNodeSetParams(void *exec, void *node, void *params)
 	if (r == CUDA_SUCCESS) {
 		struct kernel_node p = { 0 };
 		memcpy(&p, params, offsetof(struct kernel_node, kernel));
-		changed(exec, node, put_kernel, &p);
+		changed(exec, node, KERNEL, &p);
 	}
 	return r;
 }
@@ -329,7 +583,7 @@ CUresult hf_cuGraphExecKernelNodeSetParams_v2(void *exec, void *node, void *para
 {
 	CUresult r = real_cuGraphExecKernelNodeSetParams_v2(exec, node, params);
 	if (r == CUDA_SUCCESS)
-		changed(exec, node, put_kernel, params);
+		changed(exec, node, KERNEL, params);
 	return r;
 }
 
@@ -337,7 +591,7 @@ CUresult hf_cuGraphExecMemcpyNodeSetParams(void *exec, void *node, void *params,
 {
 	CUresult r = real_cuGraphExecMemcpyNodeSetParams(exec, node, params, ctx);
 	if (r == CUDA_SUCCESS)
-		changed(exec, node, add_memcpy, params);
+		changed(exec, node, MEMCPY, params);
 	return r;
 }
 
@@ -345,7 +599,7 @@ CUresult hf_cuGraphExecMemsetNodeSetParams(void *exec, void *node, void *params,
 {
 	CUresult r = real_cuGraphExecMemsetNodeSetParams(exec, node, params, ctx);
 	if (r == CUDA_SUCCESS)
-		changed(exec, node, put_memset, params);
+		changed(exec, node, MEMSET, params);
 	return r;
 }
 
@@ -353,7 +607,7 @@ CUresult 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(void *exec, void *node, void *chi
 {
 	CUresult r = real_cuGraphExecChildGraphNodeSetParams(exec, node, child);
 	if (r == CUDA_SUCCESS)
-		changed(exec, NULL, NULL, NULL);
+		changed_child(exec, node, child);
 	return r;
 }
 
@@ -361,7 +615,7 @@ CUresult 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(void *exec, void *node, void *par
 {
 	CUresult r = real_cuGraphExecBatchMemOpNodeSetParams(exec, node, params);
 	if (r == CUDA_SUCCESS)
-		changed(exec, NULL, NULL, NULL);
+		changed(exec, NULL, 0, NULL);
 	return r;
 }
 
@@ -369,7 +623,7 @@ CUresult hf_cuGraphExecNodeSetParams(void *exec, void *node, void *params)
 {
 	CUresult r = real_cuGraphExecNodeSetParams(exec, node, params);
 	if (r == CUDA_SUCCESS)
-		changed(exec, NULL, NULL, NULL);
+		changed(exec, NULL, 0, NULL);
 	return r;
 }
 
@@ -379,15 +633,7 @@ CUresult hf_cuGraphExecDestroy(void *exec)
 	struct graph **at = place(exec), *g = *at;
 	if (g) {
 		*at = g->next;
-		struct hf_rec_graph_free *f = hf_tap_begin(HF_REC_GRAPH_FREE, 0, sizeof *f);
-		if (f) {
-			f->id = g->id;
-			f->spare = 0;
-			hf_tap_end();
-		}
-		clear(g);
-		free(g->work);
-		free(g);
+		destroy(g);
 	}
 	pthread_mutex_unlock(&lock);
 	return real_cuGraphExecDestroy(exec);
@@ -399,9 +645,7 @@ void hf_work_graph(void *exec, void *stream)
 {
 	pthread_mutex_lock(&lock);
 	struct graph *g = *place(exec);
-	if (g)
-		tell(g);
-	uint32_t id = g ? g->id : 0;
+	uint32_t id = g ? tell(g) : 0;
 	pthread_mutex_unlock(&lock);
 	bool captured = hf_stream_captures(stream);
 	struct hf_asking a = hf_asks(true, captured);

@@ -20,6 +20,7 @@
 #define HF_REC_OTHER 13u
 #define HF_REC_FAILED 14u
 #define HF_REC_READY 15u
+#define HF_REC_GRAPH_VERSION 16u
 #define HF_REC_ASKS_FLAG 1u
 #define HF_REC_NODE_FLAG 2u
 #define HF_REC_CAPTURED_FLAG 4u
@@ -200,5 +201,14 @@ struct hf_rec_ready {
 	uint64_t spare;
 };
 _Static_assert(sizeof(struct hf_rec_ready) == 16, "layout");
+
+struct hf_rec_graph_version {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t id;
+	uint32_t base;
+	uint64_t handle;
+};
+_Static_assert(sizeof(struct hf_rec_graph_version) == 24, "layout");
 
 #endif

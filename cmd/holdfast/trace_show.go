@@ -449,6 +449,11 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		add("nodes", r.Nodes)
 		add("handle", hexa(r.Handle))
 		flags(r.Flags, map[uint16]string{trace.Incomplete: "incomplete"})
+	case *trace.GraphVersion:
+		add("graph", r.ID)
+		add("base", r.Base)
+		add("handle", hexa(r.Handle))
+		flags(r.Flags, map[uint16]string{trace.Incomplete: "incomplete"})
 	case *trace.GraphEnd:
 		add("graph", r.ID)
 	case *trace.GraphFree:

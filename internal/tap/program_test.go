@@ -71,6 +71,7 @@ var built = sync.OnceValues(func() (string, error) {
 		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/null.c", "-o", filepath.Join(null, "libcuda.so.1")},
 		[]string{"gcc", "-O2", "testdata/cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
 		[]string{"gcc", "-O2", "testdata/load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", "testdata/graphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
 		[]string{"gcc", "-O2", filepath.Join("..", "shim", "testdata", "prog.c"), "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
 	return dir, errors.Join(err, <-first)
 })
@@ -133,7 +134,12 @@ type program struct {
 
 func start(t *testing.T, env ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(filepath.Join(build(t), "prog"))}
+	return startProgram(t, "prog", env...)
+}
+
+func startProgram(t *testing.T, name string, env ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(filepath.Join(build(t), name))}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = &p.stderr
 	var err error
@@ -650,6 +656,13 @@ func (w *watched) Broken(err error)        { w.broken <- err }
 // hold starts a program and plays its daemon.
 func hold(t *testing.T) *watched {
 	t.Helper()
+	w, _ := holdProgram(t, "prog")
+	return w
+}
+
+// holdProgram gives the answer to init, too.
+func holdProgram(t *testing.T, name string) (*watched, []uint64) {
+	t.Helper()
 	env := gpu(t)
 	dir := t.TempDir()
 	l, err := wire.Listen(filepath.Join(dir, "shim.sock"))
@@ -657,14 +670,15 @@ func hold(t *testing.T) *watched {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	p := start(t, append(env, "HOLDFAST_DIR="+dir)...)
+	p := startProgram(t, name, append(env, "HOLDFAST_DIR="+dir)...)
 	p.send("init")
 	w := adopt(t, l)
 	w.t, w.p = t, p
-	if got := p.answer(); got[0] != 0 {
+	got := p.answer()
+	if got[0] != 0 {
 		t.Fatal(got)
 	}
-	return w
+	return w, got[1:]
 }
 
 // adopt takes a program that says hello.

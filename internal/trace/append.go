@@ -38,6 +38,8 @@ func Append(b []byte, r Record) ([]byte, error) {
 		fixed = rawFree{r.Addr, r.Bytes}
 	case *Graph:
 		flags, fixed = r.Flags, rawGraph{r.ID, r.Nodes, r.Handle}
+	case *GraphVersion:
+		flags, fixed = r.Flags, rawGraphVersion{r.ID, r.Base, r.Handle}
 	case *GraphEnd:
 		fixed = rawGraphEnd{ID: r.ID}
 	case *GraphLaunch:

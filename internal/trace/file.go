@@ -19,7 +19,7 @@ var ErrEndedEarly = errors.New("the trace ended early")
 // The file: 16 bytes (magic, version, zero), then blocks.
 const (
 	Magic       = "HFTRACE\n" // of a file
-	fileVersion = 1
+	fileVersion = 2           // 1 had no GraphVersion
 	fileHeader  = 16
 
 	blockMagic  = 0x6b6c4248 // "HBlk"
@@ -211,8 +211,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 	if string(head[:len(Magic)]) != Magic {
 		return nil, fmt.Errorf("%w: it does not begin as a trace does", ErrMalformed)
 	}
-	if v := binary.LittleEndian.Uint32(head[8:]); v != fileVersion {
-		return nil, fmt.Errorf("%w: version %d, want %d", ErrMalformed, v, fileVersion)
+	if v := binary.LittleEndian.Uint32(head[8:]); v < 1 || v > fileVersion {
+		return nil, fmt.Errorf("%w: version %d, want at most %d", ErrMalformed, v, fileVersion)
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(blockMax))
 	if err != nil {

@@ -27,12 +27,14 @@ const (
 	TypeOther       Type = 13
 	TypeFailed      Type = 14
 	TypeReady       Type = 15
-	TypeProgram     Type = 32
-	TypeText        Type = 33
-	TypeImage       Type = 34
-	TypeFound       Type = 35
-	TypeExit        Type = 36
-	TypeEnd         Type = 37
+
+	TypeGraphVersion Type = 16
+	TypeProgram      Type = 32
+	TypeText         Type = 33
+	TypeImage        Type = 34
+	TypeFound        Type = 35
+	TypeExit         Type = 36
+	TypeEnd          Type = 37
 )
 
 // Limits.
@@ -138,6 +140,11 @@ type (
 		Nodes  uint32
 		Handle uint64
 	}
+	rawGraphVersion struct {
+		ID     uint32
+		Base   uint32
+		Handle uint64
+	}
 	rawGraphEnd struct {
 		ID    uint32
 		Spare uint32
@@ -215,7 +222,7 @@ type (
 
 func layouts() []any {
 	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{}, rawCopy{}, rawGraph{},
-		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawProgram{}, rawText{}, rawImage{}, rawFound{},
+		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{}, rawProgram{}, rawText{}, rawImage{}, rawFound{},
 		rawExit{}, rawEnd{}}
 }
 
@@ -223,7 +230,7 @@ func layouts() []any {
 var typeNames = []string{
 	TypeModule: "module", TypeCode: "code", TypeUnload: "unload", TypeKernel: "kernel", TypeAlloc: "alloc", TypeFree: "free",
 	TypeLaunch: "launch", TypeCopy: "copy", TypeGraph: "graph", TypeGraphEnd: "graph end", TypeGraphLaunch: "graph launch",
-	TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed", TypeReady: "ready", TypeProgram: "program", TypeText: "text",
+	TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed", TypeReady: "ready", TypeGraphVersion: "graph version", TypeProgram: "program", TypeText: "text",
 	TypeImage: "image", TypeFound: "found", TypeExit: "exit", TypeEnd: "end",
 }
 

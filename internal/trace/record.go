@@ -97,7 +97,7 @@ type Free struct {
 type Launch struct {
 	Flags   uint16
 	Kernel  uint32
-	Thread  uint32 // of the host
+	Thread  uint32 // of the host; Node: the place in the graph, counted from 0
 	Cell    uint32
 	Shared  uint32 // dynamic shared memory, bytes
 	Grid    [3]uint32
@@ -126,12 +126,21 @@ type Copy struct {
 	Depth    uint64
 }
 
-// Graph begins what an executable graph consists of: Node records of it follow, then a GraphEnd. The same ID may come again when the
-// graph was updated.
+// Graph begins what an executable graph consists of: Node records of it follow, then a GraphEnd. In old traces the same ID comes again when
+// the graph was updated.
 type Graph struct {
 	Flags  uint16
 	ID     uint32
 	Nodes  uint32 // as the driver counts them: empty nodes and the like have no record
+	Handle uint64
+}
+
+// GraphVersion begins what an executable graph consists of after changes: what Base does, but for the Node records that follow, which take
+// the places that their Thread says. A GraphEnd ends it. It is incomplete if Base is.
+type GraphVersion struct {
+	Flags  uint16
+	ID     uint32
+	Base   uint32
 	Handle uint64
 }
 
@@ -147,7 +156,7 @@ type GraphLaunch struct {
 	Stream uint64
 }
 
-// GraphFree says that an executable graph is gone.
+// GraphFree says that an executable graph is gone, or that what it was as that ID does not come again.
 type GraphFree struct{ ID uint32 }
 
 // Other is a call that may do anything to memory, or (Node) such a node of graph Cell.
@@ -228,27 +237,28 @@ type Exit struct {
 type End struct{}
 
 // Type implements Record.
-func (*Module) Type() Type      { return TypeModule }
-func (*Code) Type() Type        { return TypeCode }
-func (*Unload) Type() Type      { return TypeUnload }
-func (*Kernel) Type() Type      { return TypeKernel }
-func (*Alloc) Type() Type       { return TypeAlloc }
-func (*Free) Type() Type        { return TypeFree }
-func (*Launch) Type() Type      { return TypeLaunch }
-func (*Copy) Type() Type        { return TypeCopy }
-func (*Graph) Type() Type       { return TypeGraph }
-func (*GraphEnd) Type() Type    { return TypeGraphEnd }
-func (*GraphLaunch) Type() Type { return TypeGraphLaunch }
-func (*GraphFree) Type() Type   { return TypeGraphFree }
-func (*Other) Type() Type       { return TypeOther }
-func (*Failed) Type() Type      { return TypeFailed }
-func (*Ready) Type() Type       { return TypeReady }
-func (*Program) Type() Type     { return TypeProgram }
-func (*Text) Type() Type        { return TypeText }
-func (*Image) Type() Type       { return TypeImage }
-func (*Found) Type() Type       { return TypeFound }
-func (*Exit) Type() Type        { return TypeExit }
-func (*End) Type() Type         { return TypeEnd }
+func (*Module) Type() Type       { return TypeModule }
+func (*Code) Type() Type         { return TypeCode }
+func (*Unload) Type() Type       { return TypeUnload }
+func (*Kernel) Type() Type       { return TypeKernel }
+func (*Alloc) Type() Type        { return TypeAlloc }
+func (*Free) Type() Type         { return TypeFree }
+func (*Launch) Type() Type       { return TypeLaunch }
+func (*Copy) Type() Type         { return TypeCopy }
+func (*Graph) Type() Type        { return TypeGraph }
+func (*GraphVersion) Type() Type { return TypeGraphVersion }
+func (*GraphEnd) Type() Type     { return TypeGraphEnd }
+func (*GraphLaunch) Type() Type  { return TypeGraphLaunch }
+func (*GraphFree) Type() Type    { return TypeGraphFree }
+func (*Other) Type() Type        { return TypeOther }
+func (*Failed) Type() Type       { return TypeFailed }
+func (*Ready) Type() Type        { return TypeReady }
+func (*Program) Type() Type      { return TypeProgram }
+func (*Text) Type() Type         { return TypeText }
+func (*Image) Type() Type        { return TypeImage }
+func (*Found) Type() Type        { return TypeFound }
+func (*Exit) Type() Type         { return TypeExit }
+func (*End) Type() Type          { return TypeEnd }
 
 // A body is the rest of a record that is being decoded.
 type body struct {
@@ -372,6 +382,8 @@ func (s *body) record(t Type, flags uint16) Record {
 		return &Free{Addr: s.u64(), Bytes: s.u64()}
 	case TypeGraph:
 		return &Graph{Flags: flags, ID: s.u32(), Nodes: s.u32(), Handle: s.u64()}
+	case TypeGraphVersion:
+		return &GraphVersion{Flags: flags, ID: s.u32(), Base: s.u32(), Handle: s.u64()}
 	case TypeGraphEnd:
 		r := &GraphEnd{ID: s.u32()}
 		s.u32()

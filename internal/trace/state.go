@@ -10,6 +10,7 @@ type State struct {
 	images  map[uint64]*Image
 	kernels map[uint32]*Kernel
 	graphs  map[uint32]*GraphState
+	copied  int     // nodes of graphs that are versions
 	allocs  []Alloc // by address
 }
 
@@ -18,6 +19,8 @@ type GraphState struct {
 	Graph
 	Work []Record // *Launch, *Copy, *Other
 	Done bool     // all nodes were told
+
+	version bool // a GraphVersion: records of nodes have places in Work
 }
 
 // NewState is the state of a process before its first record.
@@ -27,6 +30,9 @@ func NewState() *State {
 
 // maxGraphWork bounds what a hostile trace can make a graph of.
 const maxGraphWork = 1 << 20
+
+// maxCopied bounds what it can do so with versions, whose records are few.
+const maxCopied = 1 << 23
 
 // Apply takes note of one record. It keeps the record.
 func (s *State) Apply(r Record) {
@@ -42,28 +48,60 @@ func (s *State) Apply(r Record) {
 	case *Free:
 		s.free(r)
 	case *Graph:
+		s.drop(r.ID)
 		s.graphs[r.ID] = &GraphState{Graph: *r}
+	case *GraphVersion:
+		s.graphVersion(r)
 	case *GraphEnd:
 		if g := s.graphs[r.ID]; g != nil {
 			g.Done = true
 		}
 	case *GraphFree:
-		delete(s.graphs, r.ID)
+		s.drop(r.ID)
 	case *Launch:
-		s.node(r.Flags, r.Cell, r)
+		s.node(r.Flags, r.Cell, r.Thread, r)
 	case *Copy:
-		s.node(r.Flags, r.Cell, r)
+		s.node(r.Flags, r.Cell, r.Thread, r)
 	case *Other:
-		s.node(r.Flags, r.Cell, r)
+		s.node(r.Flags, r.Cell, r.Thread, r)
 	}
 }
 
-func (s *State) node(flags uint16, graph uint32, r Record) {
-	if g := s.graphs[graph]; flags&Node != 0 && g != nil {
-		if len(g.Work) == maxGraphWork {
+func (s *State) drop(graph uint32) {
+	if g := s.graphs[graph]; g != nil && g.version {
+		s.copied -= len(g.Work)
+	}
+	delete(s.graphs, graph)
+}
+
+// graphVersion begins a version. What it is based on may be the graph that had its number.
+func (s *State) graphVersion(r *GraphVersion) {
+	g := &GraphState{Graph: Graph{Flags: r.Flags, ID: r.ID, Handle: r.Handle}, version: true}
+	base := s.graphs[r.Base]
+	s.drop(r.ID)
+	if base == nil || !base.Done || s.copied+len(base.Work) > maxCopied {
+		g.Flags |= Incomplete
+	} else {
+		g.Flags |= base.Flags & Incomplete
+		g.Nodes, g.Work = base.Nodes, slices.Clone(base.Work)
+		s.copied += len(g.Work)
+	}
+	s.graphs[r.ID] = g
+}
+
+func (s *State) node(flags uint16, graph, place uint32, r Record) {
+	g := s.graphs[graph]
+	switch {
+	case flags&Node == 0 || g == nil:
+	case g.version:
+		if uint64(place) >= uint64(len(g.Work)) || g.Done {
 			g.Flags |= Incomplete
 			return
 		}
+		g.Work[place] = r
+	case len(g.Work) == maxGraphWork:
+		g.Flags |= Incomplete
+	default:
 		g.Work = append(g.Work, r)
 	}
 }

@@ -52,6 +52,7 @@ func some() []Record {
 		&Copy{Flags: Set, Call: 1, Thread: 2, Cell: 3, Stream: 5, Dst: 6, DstPitch: 7, DstSlice: 8, Src: 9, SrcPitch: 10, SrcSlice: 11, Width: 12, Height: 13, Depth: 14},
 		&Other{Flags: Asks, Call: 1, Thread: 2, Cell: 3, Stream: 4},
 		&GraphEnd{ID: 1},
+		&GraphVersion{Flags: Incomplete, ID: 2, Base: 1, Handle: 3},
 		&GraphLaunch{Flags: Asks, Graph: 1, Thread: 2, Cell: 3, Stream: 4},
 		&GraphFree{ID: 1},
 		&Failed{Thread: 1, Result: 2},
@@ -312,6 +313,92 @@ func TestState(t *testing.T) {
 	s.Apply(&GraphFree{ID: 3})
 	if g := s.Graph(3); g != nil {
 		t.Errorf("graph %+v", g)
+	}
+}
+
+func TestGraphVersions(t *testing.T) {
+	s := NewState()
+	whole := func(id uint32, flags uint16, kernels ...uint32) {
+		s.Apply(&Graph{Flags: flags, ID: id, Nodes: 9})
+		for i, k := range kernels {
+			s.Apply(&Launch{Flags: Node, Cell: id, Thread: uint32(i), Kernel: k})
+		}
+		s.Apply(&GraphEnd{ID: id})
+	}
+	version := func(id, base, place, kernel uint32) {
+		s.Apply(&GraphVersion{ID: id, Base: base})
+		s.Apply(&Launch{Flags: Node, Cell: id, Thread: place, Kernel: kernel})
+		s.Apply(&GraphEnd{ID: id})
+	}
+	check := func(id uint32, incomplete bool, kernels ...uint32) {
+		t.Helper()
+		g := s.Graph(id)
+		if g == nil || !g.Done || (g.Flags&Incomplete != 0) != incomplete {
+			t.Fatalf("graph %d: %+v", id, g)
+		}
+		var got []uint32
+		for _, w := range g.Work {
+			got = append(got, w.(*Launch).Kernel)
+		}
+		if !incomplete && !reflect.DeepEqual(got, kernels) {
+			t.Errorf("graph %d consists of %d, want %d", id, got, kernels)
+		}
+	}
+	whole(1, 0, 10, 11, 12)
+	version(2, 1, 1, 21)
+	version(3, 2, 2, 32)
+	check(1, false, 10, 11, 12)
+	check(2, false, 10, 21, 12)
+	s.Apply(&GraphFree{ID: 1})
+	s.Apply(&GraphFree{ID: 2})
+	check(3, false, 10, 21, 32)
+	version(3, 3, 0, 40) // of its own number
+	check(3, false, 40, 21, 32)
+	version(4, 3, 3, 50) // there is no such place
+	check(4, true)
+	version(5, 4, 0, 60) // of one that is not sure
+	check(5, true)
+	version(6, 2, 0, 60) // of one that is gone
+	check(6, true)
+	whole(7, Incomplete, 10)
+	version(8, 7, 0, 11)
+	check(8, true)
+	s.Apply(&Graph{ID: 9}) // of one that was not told to its end
+	version(10, 9, 0, 11)
+	check(10, true)
+	for id := uint32(1); id <= 10; id++ {
+		s.Apply(&GraphFree{ID: id})
+	}
+	if s.copied != 0 {
+		t.Errorf("%d nodes are counted as copied, and there is no graph", s.copied)
+	}
+	// However many versions a trace has, what is kept of them is limited.
+	nodes := make([]uint32, 1<<12)
+	whole(1, 0, nodes...)
+	for id := uint32(2); id <= maxCopied>>12+1; id++ {
+		version(id, 1, 0, 1)
+	}
+	if g := s.Graph(maxCopied>>12 + 1); g.Flags&Incomplete != 0 {
+		t.Error("flagged too early")
+	}
+	version(1<<20, 1, 0, 1)
+	check(1<<20, true)
+}
+
+// A file of version 1 is read.
+func TestVersion1(t *testing.T) {
+	var buf bytes.Buffer
+	write(t, &buf, 1)
+	for v, ok := range []bool{false, true, true, false} {
+		b := bytes.Clone(buf.Bytes())
+		b[len(Magic)] = byte(v)
+		r, err := NewReader(bytes.NewReader(b))
+		if (err == nil) != ok {
+			t.Errorf("version %d: %v", v, err)
+		}
+		if err == nil {
+			r.Close()
+		}
 	}
 }
 

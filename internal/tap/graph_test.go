@@ -1,0 +1,202 @@
+package tap_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"holdfast/internal/process"
+	"holdfast/internal/trace"
+	"holdfast/internal/wire"
+)
+
+// A graphs is the program graphs, and what its graph is known to consist of: the address of each piece of work.
+type graphs struct {
+	*program
+	at  uint64
+	now [7]uint64 // four kernels, the memset, two kernels of the child
+	as  uint64    // what the graph is that it is made of, but for its child
+}
+
+func (g *graphs) made() { g.now = [7]uint64{g.as, g.as, g.as, g.as, g.as, g.at, g.at} }
+
+func (g *graphs) kernel(i int, at uint64) {
+	g.ok("kernel %d %d", i, at)
+	g.now[i] = at
+}
+
+// change does one of the things that a program can do to its graph.
+func (g *graphs) change(r *rand.Rand) {
+	at := g.at + 8*r.Uint64N(4)
+	switch n := r.IntN(20); {
+	case n < 14:
+		g.kernel(n%4, at)
+	case n < 16:
+		g.ok("memset %d", at)
+		g.now[4] = at
+	case n < 18:
+		g.ok("child %d", at)
+		g.now[5], g.now[6] = at, at
+	case n < 19:
+		g.ok("update %d", at)
+		g.as = at
+		g.made()
+	default:
+		g.ok("destroy")
+		g.ok("make")
+		g.made()
+	}
+}
+
+// address is what a piece of a graph's work is on.
+func address(r trace.Record) uint64 {
+	switch r := r.(type) {
+	case *trace.Launch:
+		return word(r.Params)
+	case *trace.Copy:
+		return r.Dst
+	}
+	return 0
+}
+
+// Whatever a program does to its graph, a launch of it is recorded as what it was then.
+func TestGraphVersions(t *testing.T) {
+	env := gpu(t)
+	r := record(t)
+	g := &graphs{program: startProgram(t, "graphs", append(env, "HOLDFAST_TRACE="+r.socket)...)}
+	g.at = g.ok("init")[0]
+	g.as = g.at
+	g.ok("make")
+	g.made()
+	var want [][7]uint64
+	launch := func() {
+		g.ok("launch")
+		want = append(want, g.now)
+	}
+	launch()
+	for i := range 8 { // from one to the other and back
+		for n := range 4 {
+			g.kernel(n, g.at+8*uint64(i%2))
+		}
+		launch()
+	}
+	turns := len(want)
+	for i := range 20 { // never the same
+		g.kernel(0, g.at+8*uint64(i+2))
+		launch()
+	}
+	fresh := len(want)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 400 {
+		for range rng.IntN(3) {
+			g.change(rng)
+		}
+		launch()
+	}
+	g.ok("destroy")
+	g.quit()
+	list, records := r.finish()
+	s, launches, nodes, told, live := trace.NewState(), 0, 0, 0, map[uint32]bool{}
+	for _, rec := range records[list[0].Number] {
+		s.Apply(rec)
+		switch rec := rec.(type) {
+		case *trace.Launch:
+			nodes++
+		case *trace.Copy:
+			if rec.Flags&trace.Node != 0 {
+				nodes++
+			}
+		case *trace.Graph:
+			told++
+			live[rec.ID] = true
+		case *trace.GraphVersion:
+			told++
+			live[rec.ID] = true
+		case *trace.GraphFree:
+			delete(live, rec.ID)
+		case *trace.GraphLaunch:
+			v := s.Graph(rec.Graph)
+			if v == nil || !v.Done || v.Flags&trace.Incomplete != 0 || len(v.Work) != 7 {
+				t.Fatalf("launch %d of %+v", launches, v)
+			}
+			var got [7]uint64
+			for i, w := range v.Work {
+				got[i] = address(w)
+			}
+			if got != want[launches] {
+				t.Fatalf("launch %d is of %#x, want %#x", launches, got, want[launches])
+			}
+			if len(live) > 9 {
+				t.Fatalf("%d versions", len(live))
+			}
+			launches++
+			switch {
+			case launches == turns && (told != 2 || nodes != 7+4):
+				t.Errorf("two versions were told as %d, with %d nodes", told, nodes)
+			case launches == fresh && (told != 2+20 || nodes != 7+4+20):
+				t.Errorf("20 changes of one node more were told as %d, with %d nodes", told-2, nodes-7-4)
+			}
+		}
+	}
+	if launches != len(want) || len(live) > 0 {
+		t.Errorf("%d launches of %d, %d versions at the end", launches, len(want), len(live))
+	}
+}
+
+// A tap that begins when a graph has been told to another, in several versions.
+func TestGraphVersionsAsk(t *testing.T) {
+	w, answer := holdProgram(t, "graphs")
+	g := &graphs{program: w.p, at: answer[0], as: answer[0]}
+	g.ok("make")
+	g.made()
+	g.ok("launch")
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 3 {
+		g.change(rng) // while nobody listens
+		tp := w.tap(process.TapConfig{})
+		next(t, "the module", w.modules)
+		w.ask(tp, wire.AskWrites)
+		for range 40 {
+			for range rng.IntN(3) {
+				g.change(rng)
+			}
+			g.send("launch")
+			work := next(t, "the graph", w.work)
+			var got []uint64
+			for _, p := range work.Parts {
+				if p.Launch != nil {
+					got = append(got, address(p.Launch))
+				} else {
+					got = append(got, address(p.Copy))
+				}
+			}
+			if work.Opaque != "" || !slices.Equal(got, g.now[:]) {
+				t.Fatalf("%q: %#x, want %#x", work.Opaque, got, g.now)
+			}
+			work.Go()
+			g.answer()
+		}
+		if err := tp.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Updated by another graph, whose nodes are not those that the program names afterwards.
+	tp := w.tap(process.TapConfig{})
+	w.ask(tp, wire.AskWrites)
+	for _, c := range []struct{ line, opaque string }{
+		{"other", ""}, {"kernel 1", "the graph was changed in a way that is not followed"}, {"update", ""},
+	} {
+		g.ok("%s %d", c.line, g.at+16)
+		g.send("launch")
+		work := next(t, "the graph", w.work)
+		if work.Opaque != c.opaque || len(work.Parts) != 7 || c.opaque == "" && address(work.Parts[1].Launch) != g.at+16 {
+			t.Errorf("after %s: %q, %+v", c.line, work.Opaque, work.Parts)
+		}
+		work.Go()
+		g.answer()
+	}
+	if err := tp.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.quit()
+}
