@@ -1,11 +1,18 @@
 package tap_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"holdfast/internal/process"
+	"holdfast/internal/recorder"
 	"holdfast/internal/trace"
 	"holdfast/internal/wire"
 )
@@ -199,4 +206,70 @@ func TestGraphVersionsAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.quit()
+}
+
+// BenchmarkGraph says what launches of a graph of 200 kernels cost on a driver that does nothing when all of them get parameters before
+// each, as XLA does it: ns/launch with the calls that change it, bytes/launch what is told, and file-bytes/launch what that is in a trace.
+func BenchmarkGraph(b *testing.B) {
+	const launches, rounds = 200, 20
+	for _, c := range []struct {
+		name  string
+		turns int
+	}{{"same", 1}, {"two", 2}, {"eight", 8}, {"nine", 9}, {"new", 0}} {
+		args := []string{"changes", fmt.Sprint(launches), fmt.Sprint(rounds), fmt.Sprint(c.turns)}
+		measure := func(b *testing.B, env ...string) {
+			in, out, ready := onNull(b, args, env...)
+			ready()
+			b.ResetTimer()
+			fmt.Fprintln(in)
+			var best, mean float64
+			if _, err := fmt.Fscan(out, &best, &mean); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(best, "ns/launch")
+			b.ReportMetric(mean, "mean-ns")
+			b.ReportMetric(0, "ns/op")
+		}
+		b.Run(c.name+"/plain", func(b *testing.B) { measure(b) })
+		b.Run(c.name+"/recorded", func(b *testing.B) {
+			l, err := wire.Listen(filepath.Join(b.TempDir(), "s"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			var file bytes.Buffer
+			rec, err := recorder.New(&file, func(int) []string { return nil }, slog.New(slog.DiscardHandler))
+			if err != nil {
+				b.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- rec.Serve(context.Background(), l) }()
+			measure(b, "LD_PRELOAD="+filepath.Join(build(b), "libholdfast.so"), "HOLDFAST_TRACE="+l.Addr().String())
+			l.Close()
+			<-served
+			list, err := rec.Finish()
+			if err != nil || len(list) != 1 || list[0].Graphs != launches*rounds {
+				b.Fatal(err, list)
+			}
+			b.ReportMetric(float64(list[0].Waits), "waits")
+			b.ReportMetric(float64(file.Len())/(launches*rounds), "file-bytes/launch")
+			r, err := trace.NewReader(&file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer r.Close()
+			told := 0
+			for {
+				rec, err := r.Next()
+				if err == io.EOF {
+					break
+				}
+				raw, err2 := trace.Append(nil, rec)
+				if err != nil || err2 != nil {
+					b.Fatal(err, err2)
+				}
+				told += len(raw)
+			}
+			b.ReportMetric(float64(told)/(launches*rounds), "bytes/launch")
+		})
+	}
 }

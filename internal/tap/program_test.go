@@ -70,6 +70,7 @@ var built = sync.OnceValues(func() (string, error) {
 		[]string{"sh", filepath.Join(shim, "build-stub.sh"), stub},
 		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/null.c", "-o", filepath.Join(null, "libcuda.so.1")},
 		[]string{"gcc", "-O2", "testdata/cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", "testdata/changes.c", "-o", filepath.Join(dir, "changes"), "-L" + null, "-l:libcuda.so.1"},
 		[]string{"gcc", "-O2", "testdata/load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
 		[]string{"gcc", "-O2", "testdata/graphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
 		[]string{"gcc", "-O2", filepath.Join("..", "shim", "testdata", "prog.c"), "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
@@ -444,8 +445,14 @@ func (c *counter) Record(rec trace.Record, _ []byte) error {
 // costs starts the program that only launches, on the driver that does nothing, and returns when it is ready to.
 func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer, out *bufio.Reader, ready func()) {
 	t.Helper()
+	return onNull(t, []string{"cost", strconv.Itoa(launches), strconv.Itoa(rounds), fmt.Sprint(gap)}, env...)
+}
+
+// onNull starts a program on the null driver.
+func onNull(t testing.TB, args []string, env ...string) (in io.Writer, out *bufio.Reader, ready func()) {
+	t.Helper()
 	dir := build(t)
-	cmd := exec.Command(filepath.Join(dir, "cost"), strconv.Itoa(launches), strconv.Itoa(rounds), fmt.Sprint(gap))
+	cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
 	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(dir, "null")), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

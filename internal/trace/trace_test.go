@@ -461,3 +461,38 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWriter says how fast records of launches are written: of few kinds, as programs repeat them.
+func BenchmarkWriter(b *testing.B) {
+	var all []byte
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 4096 {
+		p := make([]byte, 64)
+		for at := 0; at < 64; at += 8 {
+			binary.LittleEndian.PutUint64(p[at:], 0x7f0000000000+rng.Uint64N(1<<12)<<9)
+		}
+		rec, err := Append(nil, &Launch{Kernel: uint32(i % 50), Thread: 7, Grid: [3]uint32{8, 1, 1}, Block: [3]uint32{128, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: p})
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, rec...)
+	}
+	w, err := NewWriter(io.Discard, time.Now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(all)))
+	for b.Loop() {
+		for at := 0; at < len(all); {
+			n, err := Size(all[at:])
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := w.WriteRaw(1, all[at:at+n]); err != nil {
+				b.Fatal(err)
+			}
+			at += n
+		}
+	}
+	b.ReportMetric(float64(w.Bytes())/float64(b.N)/float64(len(all)), "stored/byte")
+}
