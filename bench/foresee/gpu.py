@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -60,6 +61,26 @@ def gaps(rows):
 
 def median(list_):
     return statistics.median(list_) if list_ else None
+
+
+def lower_quartile(list_):
+    return statistics.quantiles(list_, n=4, method="inclusive")[0] if len(list_) > 1 else median(list_)
+
+
+def overhead(blocks):
+    """What tracing costs, in percent, of the step times of blocks that took turns (lists of ms, plain and traced): a block is its median, a pair
+    of neighbours a ratio, and the overhead the median of the ratios. Its interval is the bootstrap's: 90 % of the medians of as many pairs drawn
+    with replacement are in it. The same seed every time: the same blocks give the same interval. Beside it the ratio of the lower quartiles of all steps,
+    which what disturbs a machine now and then does not reach, but rare waits of a traced program do not either."""
+    plain, traced = ([median(b) for b in blocks[how]] for how in ("plain", "traced"))
+    ratios = [100 * (t / p - 1) for p, t in zip(plain, traced)]
+    draw = random.Random(1)
+    medians = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
+    all_ = {how: [ms for b in blocks[how] for ms in b] for how in blocks}
+    quartiles = {how: lower_quartile(all_[how]) for how in all_}
+    return {"plain_ms": median(all_["plain"]), "traced_ms": median(all_["traced"]), "pairs": len(ratios), "overhead_percent": median(ratios),
+            "overhead_low": medians[len(medians) // 20], "overhead_high": medians[-1 - len(medians) // 20], "overhead_min": min(ratios), "overhead_max": max(ratios),
+            "plain_quartile_ms": quartiles["plain"], "traced_quartile_ms": quartiles["traced"], "overhead_quartile_percent": 100 * (quartiles["traced"] / quartiles["plain"] - 1)}
 
 
 def dead(pid):
@@ -308,6 +329,15 @@ def given(bench):
     return {name: shlex.split(command) for name, _, command in (p.partition("=") for p in bench.args.program)}
 
 
+def chosen(bench, programs):
+    """Those that --only names, in that order; without it all."""
+    only = [n for n in bench.args.only.split(",") if n]
+    for n in only:
+        if n not in programs:
+            bench.leave_out(f"{n}: this part has no such program, but {', '.join(programs)}")
+    return {n: programs[n] for n in only if n in programs} if only else programs
+
+
 # Part traces.
 
 TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "optimizers", "cupy", "jax", "mobilenet"]
@@ -316,7 +346,8 @@ TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "op
 def traces(bench):
     a = bench.args
     programs = given(bench) or {n: own(n, "--log", "{log}", "--steps", "{steps}", *(["--layers", "8"] if n == "decode" else [])) for n in TRACED}
-    bench.result.update(blocks=a.blocks, steps=a.steps, programs=[])
+    programs = chosen(bench, programs)
+    bench.result.update(blocks=a.blocks, steps=a.steps, skip=a.skip, programs=[])
     ready = warm(bench, programs) if not a.program else list(programs)
     done = []
     for i in range(0, len(ready), a.at_once):
@@ -361,6 +392,16 @@ def warm(bench, programs):
     return [n for n in programs if n in ready]
 
 
+FEWEST = 6  # pairs of blocks, however long they take
+DRY = 0.02  # seconds in which what a program that was stopped has queued runs out
+
+
+def block_steps(a, pair):
+    """How many steps a block has: fewer of a program whose steps are long, because pairs count, not steps."""
+    step = lower_quartile([ms for p in pair.values() for ms in gaps(p.rows()[-10:])]) / 1e3  # others were starting meanwhile
+    return max(min(8, a.steps), min(a.steps, int(a.seconds / (2 * a.blocks * step)) - a.skip - 1))
+
+
 def measure(bench, programs):
     """Alternates between a plain and a traced process of each program. All have begun and stand still (SIGSTOP) but the one that is measured:
     so both see the same machine within a second, and what starting costs is paid once."""
@@ -382,31 +423,37 @@ def measure(bench, programs):
                 raise
     for n, pair in pairs.items():
         with bench.attempt(n):
-            blocks = {"plain": [], "traced": []}
+            blocks, steps = {"plain": [], "traced": []}, block_steps(a, pair)
             try:
                 bench.enough(45 if not a.program else 5, "steps")  # what comes after needs time too
+                began = time.monotonic()
                 for b in range(a.blocks):
+                    if len(blocks["plain"]) >= FEWEST and time.monotonic() - began > a.seconds:
+                        break
+                    one = {}
                     for how in ("plain", "traced") if b % 2 == 0 else ("traced", "plain"):
                         p = pair[how]
+                        time.sleep(DRY)
                         had = len(p.rows())
                         p.go()
-                        rows = p.reach(had + a.settle + a.steps + 1, 120)
+                        rows = p.reach(had + a.skip + steps + 1, 120)
                         p.stop()
                         # The gap in which it stood still is not one of these.
-                        blocks[how].append(median(gaps(rows[had + a.settle:had + a.settle + a.steps + 1])))
+                        one[how] = gaps(rows[had + a.skip:had + a.skip + steps + 1])
+                    for how in one:  # whole pairs only
+                        blocks[how].append(one[how])
             finally:
                 for p in pair.values():
                     p.ask()
                 for p in pair.values():
                     p.end()
-            ratios = [100 * (t / p - 1) for p, t in zip(blocks["plain"], blocks["traced"])]
-            r = {"program": n, "plain_ms": median(blocks["plain"]), "traced_ms": median(blocks["traced"]), "blocks": blocks,
-                 "overhead_percent": median(ratios), "overhead_min": min(ratios), "overhead_max": max(ratios), **told(pair["traced"])}
+            r = {"program": n, "block_steps": steps, "blocks": {how: [median(b) for b in blocks[how]] for how in blocks},
+                 "step_times_ms": {how: [" ".join(f"{ms:.3f}" for ms in b) for b in blocks[how]] for how in blocks}, **overhead(blocks), **told(pair["traced"])}
             trace = bench.work / f"{n}.trace"
             r.update(kernels(bench, trace))
             bench.result["programs"].append(r)
             bench.save()
-            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % ({r['overhead_min']:+.2f} to {r['overhead_max']:+.2f})")
+            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % ({r['overhead_low']:+.2f} to {r['overhead_high']:+.2f}, of {r['pairs']} pairs)")
             done.append((n, trace))
     return done
 
@@ -552,7 +599,7 @@ def cow_programs(bench):
 def cow(bench):
     a = bench.args
     bench.result["programs"] = []
-    for name, command in cow_programs(bench).items():
+    for name, command in chosen(bench, cow_programs(bench)).items():
         done = [r for r in bench.result["programs"] if r["checkpoints"]]
         if done and "--eager" in command:
             continue  # it is for a PyTorch that cannot compile the others
@@ -756,6 +803,7 @@ def demand(bench):
     bench.result["programs"] = []
     base = own("decode", "--layers", "32", "--log", "{log}", "--pool-gib", str(a.pool_gib))
     programs = given(bench) or {"decode": base, "decode-library": [*base, "--eager"]}
+    programs = chosen(bench, programs)
     for name, command in programs.items():
         r = {"program": name, "restores": []}
         bench.result["programs"].append(r)
@@ -838,9 +886,12 @@ def main():
     p.add_argument("--stub", help="directory of the software GPU's libcuda.so.1, for programs that run without holdfast")
     p.add_argument("--program", action="append", default=[], help="NAME=COMMAND instead of the programs of the part")
     p.add_argument("--budget", type=float, default=540, help="seconds; nothing is begun that may not end by then")
-    p.add_argument("--blocks", type=int, default=5, help="traces: measured of each, plain and traced in turn")
-    p.add_argument("--steps", type=int, default=50, help="traces: steps of a block")
-    p.add_argument("--settle", type=int, default=8, help="steps that are not counted, or stand after something")
+    p.add_argument("--only", default="", metavar="NAMES", help="of the programs of the part only these, with commas between")
+    p.add_argument("--blocks", type=int, default=16, help="traces: measured of each at most, plain and traced in turn")
+    p.add_argument("--steps", type=int, default=20, help="traces: steps of a block at most")
+    p.add_argument("--skip", type=int, default=3, help="traces: steps of a block before those that count")
+    p.add_argument("--seconds", type=float, default=11, help="traces: for the blocks of one program")
+    p.add_argument("--settle", type=int, default=8, help="steps that stand before and after something")
     p.add_argument("--warm", type=int, default=30, help="steps before anything is measured")
     p.add_argument("--at-once", type=int, default=6, help="traces: programs that are started together")
     p.add_argument("--layers", type=int, default=18, help="cow: of the training program; 18 make about 70 GB")

@@ -40,14 +40,18 @@ def left_out(r):
 
 def traces(r):
     print("## Recording on a GPU\n")
-    print(f"{on(r)}. Each program runs twice, by itself and under `holdfast trace`; in turn one goes on while the other stands still, {r['blocks']} times {r['steps']} steps each.")
-    print("The figures are medians of the blocks' medians; the overhead is the median over pairs of blocks, with the least and the largest pair.\n")
+    print(f"{on(r)}. Each program runs twice, by itself and under `holdfast trace`; in turn one goes on while the other stands still, up to {r['blocks']} times up to {r['steps']} steps each.")
+    old = any("overhead_low" not in p for p in r["programs"])  # of five long blocks
+    print("A block's step time is the median of its steps, a pair of neighbouring blocks gives a ratio, and the overhead is the median of the ratios, with " +
+          ("the least and the largest;" if old else "its bootstrap interval (90 %);"))
+    print("*quartile* compares the lower quartiles of all steps. Whether 5 % are met is open where they lie between the two.\n")
     rows = []
     for p in r["programs"]:
-        o = p["overhead_percent"]
-        rows.append([p["program"], ms(p["plain_ms"]), ms(p["traced_ms"]), f"{o:+.2f} % ({p['overhead_min']:+.2f} to {p['overhead_max']:+.2f})", met(o <= 5),
-                     f"{p.get('launches', 0):,}", f"{p.get('launches_with_ptx', 0):,}", f"{p.get('kernels_with_ptx', 0)} of {p.get('kernels', 0)}", f"{p.get('trace_bytes', 0) / 2**20:.1f} MiB"])
-    table(["program", "step", "traced", "overhead", "≤ 5 %", "launches", "with PTX", "kernels with PTX", "trace"], rows)
+        o, low, high = p["overhead_percent"], p.get("overhead_low", p["overhead_min"]), p.get("overhead_high", p["overhead_max"])
+        rows.append([p["program"], ms(p["plain_ms"]), ms(p["traced_ms"]), f"{o:+.2f} % ({low:+.2f} to {high:+.2f})", len(p["blocks"]["plain"]), f"{p['overhead_quartile_percent']:+.2f} %" if "overhead_quartile_percent" in p else "–",
+                     "open" if low <= 5 < high else met(high <= 5), f"{p.get('launches', 0):,}", f"{p.get('graph_launches', 0):,}", p.get("waits", "–"), f"{p.get('launches_with_ptx', 0):,}",
+                     f"{p.get('kernels_with_ptx', 0)} of {p.get('kernels', 0)}", f"{p.get('trace_bytes', 0) / 2**20:.1f} MiB"])
+    table(["program", "step", "traced", "overhead", "pairs", "quartile", "≤ 5 %", "launches", "of graphs", "waits", "with PTX", "kernels with PTX", "trace"], rows)
     left_out(r)
 
 
