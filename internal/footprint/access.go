@@ -132,7 +132,7 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 	}
 	own := facts
 	if in.Guarded() {
-		own = k.conjuncts(k.operand(in.Guard, 1), false, slices.Clone(facts))
+		own = k.resolved(k.conjuncts(k.operand(in.Guard, 1), false, slices.Clone(facts)))
 	}
 	addr := k.assume(k.operand(m.Base, 64), own)
 	f := k.linear[addr]

@@ -323,7 +323,18 @@ func (m *machine) assign(i int32) {
 
 func (m *machine) argument(a *parg) bounds {
 	f := &m.p.forms[a.form]
-	return readBounds(a.w, a.signed, m.total(f), m.sound(f))
+	b := m.total(f)
+	return readBounds(a.w, a.signed, b, m.sound(f) && (a.w < 63 || b.bounded() || m.number(f, a.signed)))
+}
+
+// number reports whether a form without bounds is a variable that is a number of 64 bits.
+func (m *machine) number(f *pform, signed bool) bool {
+	if f.t1-f.t0 != 1 || f.sym != 0 || m.regs[f.c] != 0 {
+		return false
+	}
+	t := m.p.terms[f.t0]
+	v := &m.p.vars[t.v]
+	return m.regs[t.coef] == 1 && isNumber(v.kind, v.w, v.imm, signed)
 }
 
 // one is the bounds of a value that is one of several.

@@ -50,8 +50,14 @@ func (k *kernel) conjuncts(e exprID, not bool, list []fact) []fact {
 		break
 	}
 	f := fact{e, not}
-	if !slices.Contains(list, f) {
-		list = append(list, f)
+	if slices.Contains(list, f) {
+		return list
+	}
+	list = append(list, f)
+	if x := k.exprs[e]; x.op == opEQ && !not || x.op == opNE && not {
+		if c, ok := k.constant(x.b); ok && c == 0 && k.width(x.a) > 1 && !k.uniform[x.a] {
+			list = k.zeros(x.a, ^uint64(0), list, 0)
+		}
 	}
 	return list
 }
@@ -84,7 +90,7 @@ func (k *kernel) blockFacts(b *ir.Block) []fact {
 		preds = slices.DeleteFunc(slices.Clone(preds), func(p ir.Edge) bool { return k.f.Loops.Contains(l, p.Block) })
 	}
 	if len(preds) == 1 {
-		list = k.edgeFacts(preds[0].Block, preds[0].Index, list)
+		list = k.resolved(k.edgeFacts(preds[0].Block, preds[0].Index, list))
 	}
 	return list
 }

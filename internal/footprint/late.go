@@ -103,7 +103,13 @@ func (k *kernel) lateValue(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8, list [
 
 // assume is a value where some facts hold: of what it chooses between by them, the one that it is.
 func (k *kernel) assume(e exprID, facts []fact) exprID {
-	if len(facts) == 0 || !k.chooses(e, 0) {
+	if len(facts) == 0 {
+		return e
+	}
+	if list := k.limits(facts); len(list) > 0 {
+		e = k.within(e, list, 0)
+	}
+	if !k.chooses(e, 0) {
 		return e
 	}
 	known := make([]guard, 0, len(facts))

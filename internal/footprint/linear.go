@@ -613,6 +613,9 @@ func (g *graph) shifted(f *linear, w uint8, signed bool, m int64) *linear {
 	if len(r.checks) == len(f.checks) {
 		return g.floor(r, m, w)
 	}
+	if g.formBounds(r).in(bounds{0, m - 1}) && g.plausible(f) {
+		return g.withChecks(g.uniformForm(g.num(0)), r) // the sign of an index
+	}
 	q := g.floor(r, m, w)
 	if whole, _ := g.split(f, m); len(whole.terms) > 0 || len(q.terms) == 0 {
 		return q

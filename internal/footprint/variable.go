@@ -95,7 +95,7 @@ func (g *graph) variable(v variable) varID {
 	} else {
 		var ab [2]bounds
 		for i, a := range v.args {
-			b := a.read(g.formBounds(a.f), len(a.f.checks) == 0)
+			b := a.read(g.formBounds(a.f), len(a.f.checks) == 0 && (a.w < 63 || g.whole(a)))
 			switch {
 			case v.kind == vOne && i > 0:
 				ab[0] = ab[0].join(b)
@@ -141,6 +141,34 @@ func readBounds(w uint8, signed bool, b bounds, sound bool) bounds {
 		return b
 	}
 	return all
+}
+
+// whole reports whether a number of 64 bits is what its form is: the form is bounded, or a variable that is such a number. A sum
+// without bounds may have overflowed: then it is any number.
+func (g *graph) whole(a argument) bool {
+	if g.formBounds(a.f).bounded() {
+		return true
+	}
+	f := a.f
+	if len(f.terms) != 1 || !g.isZero(f.c) || f.sym != 0 {
+		return false
+	}
+	k, ok := g.constant(f.terms[0].coef)
+	v := &g.vars[f.terms[0].v]
+	return ok && k == 1 && isNumber(v.kind, v.w, v.imm, a.signed)
+}
+
+// isNumber reports whether a variable is a signed number of at most 64 bits, or an unsigned one that is read as such.
+func isNumber(kind vkind, w uint8, imm int64, signed bool) bool {
+	switch kind {
+	case vAny, vTable, vParam, vExt:
+		return imm&1 == 0 || !signed || w < 64
+	case vThread, vCounter, vFlag, vTest, vFloor, vMod, vDivS, vRemS, vMinS, vMaxS, vShrS, vBits, vCurve:
+		return true
+	case vDivU, vRemU, vMinU, vMaxU, vAnd, vOr, vXor, vShrU:
+		return !signed || w < 64
+	}
+	return false
 }
 
 // evaluate is the bounds of a variable whose arguments have bounds a and b; those of vOne are

@@ -1,0 +1,218 @@
+package footprint
+
+import "slices"
+
+// Compilers that check indices (Triton's tl.device_assert, which torch.compile puts before every index that it loads) compare
+// the index, whatever it was made from, and trap:
+//
+//	i = loaded < 0 ? loaded + n : loaded;  if (!(i <u n)) trap;  …a[i]…
+//
+// Where i <u n holds, i is min(i, n-1) as an unsigned number: the same bits, so that an address may be made from
+// the one or the other. The second has both bounds, without any proof that loaded + n is what it seems. It does not
+// have what the form of i says of coordinates and loops, so only values with something unknown in them are replaced, and
+// not those that guards bound as well.
+
+// A limit is a value, and what it is equal to where some facts hold.
+type limit struct {
+	e, by         exprID
+	least, atmost bool // by has these bounds
+}
+
+// limits are the values that facts bound on both sides, and that their forms do not.
+func (k *kernel) limits(facts []fact) []limit {
+	var list []limit
+	for _, f := range facts {
+		x := k.exprs[f.e]
+		switch x.op {
+		case opLTS, opLES, opLTU, opLEU:
+		default:
+			continue
+		}
+		below, above, strict := x.a, x.b, x.op == opLTS || x.op == opLTU
+		if f.not {
+			below, above, strict = above, below, !strict
+		}
+		signed := x.op == opLTS || x.op == opLES
+		e, by := below, above
+		if k.uniform[below] {
+			e, by = above, below
+		}
+		w := k.width(e)
+		if w == 1 || k.uniform[e] || !k.uniform[by] || !signed && e == above || !k.adrift(e, signed) {
+			continue
+		}
+		i := slices.IndexFunc(list, func(l limit) bool { return l.e == e })
+		if i < 0 {
+			i = len(list)
+			list = append(list, limit{e: e, by: e})
+		}
+		l := &list[i]
+		off := truth(strict) & 1
+		switch { // where e < 0 is asked for, by-1 is another number, but no thread comes there
+		case e == above:
+			l.by = k.binary(opMaxS, w, l.by, k.binary(opAdd, w, by, k.number(w, off)))
+			l.least = true
+		case signed:
+			l.by = k.binary(opMinS, w, l.by, k.binary(opAdd, w, by, k.number(w, -off)))
+			l.atmost = true
+		default:
+			l.by = k.binary(opMinU, w, l.by, k.binary(opAdd, w, by, k.number(w, -off)))
+			l.least, l.atmost = true, true
+		}
+	}
+	return slices.DeleteFunc(list, func(l limit) bool { return !l.least || !l.atmost })
+}
+
+// adrift reports whether a value that is compared with a uniform one has something unknown in it, and no form that a
+// guard of it could bound.
+func (k *kernel) adrift(e exprID, signed bool) bool {
+	f := k.linear[e]
+	if f.sym != 0 || !k.loose(f, 0) {
+		return false
+	}
+	w := k.width(e)
+	b := k.formBounds(f)
+	switch {
+	case signed:
+		return w > 32 && !b.in(numbers(f, w, true)) && !k.itself(f, w, true)
+	case w > 32 || len(f.checks) > 0:
+		return true
+	}
+	return b.hi > int64(1)<<w-1 || b.lo < -1<<(w-1) // a wrap says the same of one that is
+}
+
+// loose reports whether something unknown is in a form.
+func (k *kernel) loose(f *linear, depth int) bool {
+	for _, t := range f.terms {
+		v := k.vars[t.v]
+		switch v.kind {
+		case vTable, vParam:
+			return true
+		case vAny:
+			if k.exprs[v.from].op == opUnknown {
+				return true
+			}
+		}
+		for _, a := range v.args {
+			if depth > 8 || k.loose(a.f, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// within is a value where limits hold of what it is made from.
+func (k *kernel) within(e exprID, list []limit, depth int) exprID {
+	for _, l := range list {
+		if l.e == e {
+			return l.by
+		}
+	}
+	x := k.exprs[e]
+	if k.uniform[e] || x.op > opSelect || x.w == 1 || depth > 12 {
+		return e
+	}
+	var arg [3]exprID
+	same := true
+	for i, a := range [...]exprID{x.a, x.b, x.c} {
+		if a != none {
+			arg[i] = k.within(a, list, depth+1)
+			same = same && arg[i] == a
+		}
+	}
+	if same {
+		return e
+	}
+	return k.make(x.op, x.w, arg[0], arg[1], arg[2])
+}
+
+// resolved adds what follows from several facts: p from p || q, where q does not hold. An assertion of an index that a mask
+// covers, !mask || i < n, says something where the mask holds.
+func (k *kernel) resolved(list []fact) []fact {
+	for i := 0; i < len(list) && len(list) < 64; i++ {
+		f := list[i]
+		x := k.exprs[f.e]
+		if x.op != opOr || f.not {
+			if x.op != opAnd || !f.not {
+				continue
+			}
+		}
+		// One of x.a and x.b is as want says.
+		want := int(truth(!f.not) & 1)
+		for _, p := range [2][2]exprID{{x.a, x.b}, {x.b, x.a}} {
+			if r := k.truthOf(p[0], list, 0); r >= 0 && r != want {
+				list = k.conjuncts(p[1], f.not, list)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// truthOf is 1 if a predicate is true where some facts hold, 0 if it is false, and -1 if neither is seen.
+func (k *kernel) truthOf(e exprID, facts []fact, depth int) int {
+	for _, f := range facts {
+		if f.e == e {
+			return 1 - int(truth(f.not)&1)
+		}
+	}
+	x := k.exprs[e]
+	if depth > 8 {
+		return -1
+	}
+	switch x.op {
+	case opNot:
+		if r := k.truthOf(x.a, facts, depth+1); r >= 0 {
+			return 1 - r
+		}
+	case opAnd, opOr:
+		ends := int(truth(x.op == opOr) & 1) // what decides it alone
+		a, b := k.truthOf(x.a, facts, depth+1), k.truthOf(x.b, facts, depth+1)
+		switch {
+		case a == ends || b == ends:
+			return ends
+		case a >= 0 && b >= 0:
+			return 1 - ends
+		}
+	}
+	return -1
+}
+
+// zeros adds what is known where no bit of a number under a mask is set: of a vector's assertions, Triton makes a bit each, and
+// asks whether any is set.
+func (k *kernel) zeros(e exprID, mask uint64, list []fact, depth int) []fact {
+	x := k.exprs[e]
+	mask &= unsigned(x.w, -1)
+	if mask == 0 || depth > 12 {
+		return list
+	}
+	c, constant := k.constant(x.b)
+	switch x.op {
+	case opOr:
+		return k.zeros(x.b, mask, k.zeros(x.a, mask, list, depth+1), depth+1)
+	case opAnd:
+		if constant {
+			return k.zeros(x.a, mask&uint64(c), list, depth+1)
+		}
+	case opMul: // bit i is bit i-n of what is shifted
+		if constant && c > 0 && c&(c-1) == 0 {
+			return k.zeros(x.a, mask/uint64(c), list, depth+1)
+		}
+	case opZext, opTrunc:
+		if w := k.width(x.a); w > 1 {
+			return k.zeros(x.a, mask, list, depth+1)
+		} else if x.op == opZext && mask&1 != 0 {
+			return k.conjuncts(x.a, true, list)
+		}
+	case opSelect:
+		d, other := k.constant(x.c)
+		if constant && uint64(c)&mask != 0 {
+			return k.conjuncts(x.a, true, list)
+		}
+		if other && uint64(d)&mask != 0 {
+			return k.conjuncts(x.a, false, list)
+		}
+	}
+	return list
+}
