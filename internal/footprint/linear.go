@@ -867,7 +867,7 @@ func adjacent(m uint64) bool {
 // ones is the bits of a form that may be 1.
 func (g *graph) ones(f *linear) uint64 {
 	b := g.formBounds(f)
-	if f.sym != 0 || len(f.checks) > 0 && b.lo < 0 {
+	if f.sym != 0 {
 		return ^uint64(0)
 	}
 	zeros := g.trailing(f.c)
