@@ -348,9 +348,12 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		return list
 	}
 	common := map[uint16]string{trace.Node: "node", trace.Captured: "captured"}
-	where := func(flags uint16, cell uint32) {
+	where := func(flags uint16, cell, place uint32) {
 		if flags&trace.Node != 0 {
 			add("graph", cell)
+			if g := s.Graph(cell); g != nil && g.Version() {
+				add("place", place)
+			}
 		}
 	}
 	switch r := rec.(type) {
@@ -406,7 +409,7 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		if k != nil {
 			name = k.Name
 		}
-		where(r.Flags, r.Cell)
+		where(r.Flags, r.Cell, r.Thread)
 		if r.Flags&trace.Node == 0 {
 			add("thread", r.Thread)
 			add("stream", hexa(r.Stream))
@@ -421,7 +424,7 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.Cooperative: "cooperative", trace.NoParams: "no_params", trace.Programmatic: "programmatic"})
 		add("args", arguments(k, r.Params))
 	case *trace.Copy:
-		where(r.Flags, r.Cell)
+		where(r.Flags, r.Cell, r.Thread)
 		if r.Flags&trace.Node == 0 {
 			add("thread", r.Thread)
 			add("stream", hexa(r.Stream))
@@ -464,7 +467,7 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		add("stream", hexa(r.Stream))
 		flags(r.Flags, common)
 	case *trace.Other:
-		where(r.Flags, r.Cell)
+		where(r.Flags, r.Cell, r.Thread)
 		add("call", t.calls[r.Call])
 		add("thread", r.Thread)
 		add("stream", hexa(r.Stream))

@@ -23,6 +23,9 @@ type GraphState struct {
 	version bool // a GraphVersion: records of nodes have places in Work
 }
 
+// Version reports whether the graph was told by what differs from another: its nodes' records say their places.
+func (g *GraphState) Version() bool { return g.version }
+
 // NewState is the state of a process before its first record.
 func NewState() *State {
 	return &State{images: map[uint64]*Image{}, kernels: map[uint32]*Kernel{}, graphs: map[uint32]*GraphState{}}
