@@ -203,11 +203,14 @@ C:	add.u32 %r22, %r2, %r21;
 		}
 		before := slices.Clone(mem)
 		var start [5]int32
+		op := []string{"load", "store", "add"}[round%3]
 		for i := range m.Rank {
 			start[i] = int32(r.IntN(int(m.Dim[i])+4)) - 2
+			if op != "load" {
+				start[i] = max(start[i], 0)
+			}
 		}
 		copy(view[int32](d, args, 6), append(start[:], int32(total)))
-		op := []string{"load", "store", "add"}[round%3]
 		for i := range box {
 			box[i] = byte(r.Uint32())
 		}
@@ -256,7 +259,7 @@ C:	add.u32 %r22, %r2, %r21;
 				if inside {
 					x = number(before[off:])
 				} else if m.FillNaN && m.Type == TensorF32 {
-					x = 0x7fffffff
+					x = 0x7ff77ff7
 				}
 				if got := number(box[at:]); got != x {
 					t.Fatalf("%+v at %v: element %d is %#x, want %#x", m, start, e, got, x)

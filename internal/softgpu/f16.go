@@ -9,6 +9,7 @@ import (
 
 const (
 	nan16bits   = 0x7fff // of both 16-bit formats
+	fillNaN     = 0x7ff7 // what tensor copies fill in where a tensor ends
 	f16One      = 0x3c00
 	bf16One     = 0x3f80
 	f16Infinity = 0x7c00
@@ -188,10 +189,10 @@ func halfFunc(in *isa.Inst, t ptx.Type) laneFunc {
 		if !oob {
 			return f
 		}
-		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0. (0xffff is none: H200,
-		// driver 580.159, measured.)
+		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0. (0x7fff and 0xffff are
+		// none: H200, driver 580.159, measured.)
 		return func(a, b, c uint64) uint64 {
-			if a&0xffff == nan16bits || b&0xffff == nan16bits {
+			if a&0xffff == fillNaN || b&0xffff == fillNaN {
 				return 0
 			}
 			return f(a, b, c)

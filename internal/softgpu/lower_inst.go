@@ -489,7 +489,8 @@ func (l *lowering) isspacep(in *isa.Inst) {
 	l.emit(inst{kind: kindLaneCmp, wide: wideA | wideB, d: d, a: a, b: a, lane: f})
 }
 
-// isConst sets d where the address lies in a variable of the const space, or, if not want, in neither that nor a window.
+// isConst sets d where the address lies in a variable of the const space, or, if not want, in neither that nor a window but that of
+// parameters (H200: they are global, too).
 func (l *lowering) isConst(d, a uint32, want bool) {
 	var consts []Range
 	for _, g := range l.m.globals {
@@ -504,7 +505,7 @@ func (l *lowering) isConst(d, a uint32, want bool) {
 			off := addr[i] - w.block.launch.in.base
 			yes := slices.ContainsFunc(consts, func(r Range) bool { return off-r.Addr < r.Len })
 			if !want {
-				yes = !yes && !isWindow(addr[i])
+				yes = !yes && (!isWindow(addr[i]) || addr[i]-paramWindow < paramSize)
 			}
 			*p &^= 1 << i
 			if yes {

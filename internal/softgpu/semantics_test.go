@@ -256,7 +256,7 @@ func TestProbesOfAddresses(t *testing.T) {
 	d := newDevice(t, 4)
 	at := d.alloc(2 << 20)
 	// The order of the addresses: shared, local, const, param, global.
-	is := map[string][5]uint32{"shared": {1}, "shared::cta": {1}, "shared::cluster": {1}, "local": {0, 1}, "const": {0, 0, 1}, "param": {0, 0, 0, 1}, "param::entry": {0, 0, 0, 1}, "global": {0, 0, 0, 0, 1}}
+	is := map[string][5]uint32{"shared": {1}, "shared::cta": {1}, "shared::cluster": {1}, "local": {0, 1}, "const": {0, 0, 1}, "param": {0, 0, 0, 1}, "param::entry": {0, 0, 0, 1}, "global": {0, 0, 0, 1, 1}}
 	n := 0
 	refused := probe.Refused()
 	for _, p := range probe.All() {

@@ -127,7 +127,7 @@ func edgesOf(typ string) []uint64 {
 }
 
 // value makes one value of a type. The types are those of PTX; "few" are numbers below 4, "angle" is an f32 of
-// some turns, "oob:" before a format mixes in NaN of all bits, "m:" before a format makes elements of matrices, as many as fit 32 bits.
+// some turns, "oob:" before a format mixes in the NaN of tensor copies, "m:" before a format makes elements of matrices, as many as fit 32 bits.
 func value(r *rand.Rand, typ string, round int) uint64 {
 	if elem, ok := strings.CutPrefix(typ, "m:"); ok {
 		return matrixValue(r, elem, round)
@@ -135,11 +135,10 @@ func value(r *rand.Rand, typ string, round int) uint64 {
 	if elem, ok := strings.CutPrefix(typ, "oob:"); ok {
 		elem, two := strings.CutSuffix(elem, "x2")
 		one := func() uint64 {
-			f := formats[elem]
 			if r.IntN(4) == 0 {
-				return f.sign() - 1 | r.Uint64()&f.sign() // all bits set, but for the sign
+				return 0x7ff7 | r.Uint64()&0x8000
 			}
-			return floatValue(r, f)
+			return floatValue(r, formats[elem])
 		}
 		if two {
 			return one()&0xffff | one()<<16

@@ -80,12 +80,17 @@ func tensorCopy(spelling, variant string, rank int, load bool, swizzle uint8, na
 	t.f(".shared .align 1024 .b8 s[2048];\n\t.shared .align 8 .b64 m;\n\tmov.u32 %%r21, s;\n\tmov.u32 %%r30, m;\n\tshl.b32 %%r22, %%r2, 4;\n\tadd.u32 %%r22, %%r22, %%r21;\n\tsetp.eq.u32 %%p9, %%r2, 0;")
 	t.f("mov.b64 %%rd10, w;\n\tcvta.param.u64 %%rd10, %%rd10;")
 	t.f("@%%p9 mbarrier.init.shared.b64 [%%r30], 1;\n\tld.global.v4.b32 {%%r70, %%r71, %%r72, %%r73}, [%%rd3+%d];\n\tst.shared.v4.b32 [%%r22], {%%r70, %%r71, %%r72, %%r73};", at)
-	// Coordinates: the first dimension in steps of the box, beginning outside; the others around the edge.
+	// Coordinates: the first dimension in steps of the box, the others around the edge. What is read may begin outside, what is written
+	// may only end there.
 	var coords []string
-	t.f("mul.lo.u32 %%r40, %%r3, %d;\n\tsub.u32 %%r40, %%r40, 4;", step)
+	beyond := 1
+	if load {
+		beyond = -1
+	}
+	t.f("mul.lo.u32 %%r40, %%r3, %d;\n\tadd.s32 %%r40, %%r40, %d;", step, 4*beyond)
 	coords = append(coords, "%r40")
 	for i := 1; i < rank; i++ {
-		t.f("sub.u32 %%r%d, %%r3, %d;", 40+i, i%2)
+		t.f("add.s32 %%r%d, %%r3, %d;", 40+i, i%2*beyond)
 		coords = append(coords, fmt.Sprintf("%%r%d", 40+i))
 	}
 	hint := ""
