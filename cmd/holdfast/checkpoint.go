@@ -27,7 +27,8 @@ Modes of copying the GPU memory:
            image is taken again with recopy
   recopy   copy while the program runs, then stall for what changed meanwhile
   stop     stall for the whole copy
-  auto     stage where the GPU has memory to spare, else recopy
+  auto     stage where the GPU has memory for a copy of everything, else cow if the
+           program goes on, else recopy
 
 The table says where the stall went. stall_ms is the time from gate closed to gate
 open.`

@@ -318,7 +318,7 @@ func (c *capture) open() error {
 		}
 	}
 	for _, d := range fresh {
-		d.snap = d.engine.Begin(d.region, snapshot.Options{Mode: c.opt.Mode, Have: c.w.Have, Logger: c.env.Log, Progress: c.opt.Progress.snapshot()})
+		d.snap = d.engine.Begin(d.region, snapshot.Options{Mode: c.opt.Mode, MayCow: len(c.watches) > 0, Have: c.w.Have, Logger: c.env.Log, Progress: c.opt.Progress.snapshot()})
 	}
 	return nil
 }
@@ -335,14 +335,21 @@ func each(list []*deviceSnapshot, f func(*deviceSnapshot) error) error {
 }
 
 func (c *capture) run(ctx context.Context) error {
-	if c.cows() {
+	if c.mayCow() {
 		defer c.unwatch(ctx)
 		if err := c.t.do("watch", func() error { return c.watchAll(ctx) }); err != nil {
-			return err
+			if c.opt.Mode == snapshot.Cow || ctx.Err() != nil {
+				return err
+			}
+			c.env.Log.Warn("no copy on write", "err", err)
+			c.unwatch(ctx)
 		}
 	}
 	if err := c.precopy(ctx); err != nil {
 		return err
+	}
+	if !c.cows() {
+		c.unwatch(ctx)
 	}
 	if err := c.stalled(ctx); err != nil {
 		return err

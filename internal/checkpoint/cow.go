@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"holdfast/internal/foresee"
 	"holdfast/internal/process"
@@ -24,8 +25,15 @@ type mispredicted struct {
 func (m *mispredicted) Error() string { return m.what + ": " + m.err.Error() }
 func (m *mispredicted) Unwrap() error { return m.err }
 
-// cows reports whether this capture copies on write while programs run.
-func (c *capture) cows() bool { return c.opt.Mode == snapshot.Cow && c.opt.LeaveRunning }
+// mayCow reports whether this capture may copy on write while programs run.
+func (c *capture) mayCow() bool {
+	return c.opt.LeaveRunning && (c.opt.Mode == snapshot.Cow || c.opt.Mode == snapshot.Auto)
+}
+
+// cows reports whether it does.
+func (c *capture) cows() bool {
+	return slices.ContainsFunc(c.snaps, func(d *deviceSnapshot) bool { return d.snap.Stats().Mode == snapshot.Cow })
+}
 
 // watchAll begins to watch the programs, so that all that is to be known of their code is known before they are frozen.
 func (c *capture) watchAll(ctx context.Context) error {
@@ -108,6 +116,7 @@ func (c *capture) unwatch(ctx context.Context) {
 			c.env.Log.Warn("a program stays watched", "pid", w.program.Identity().PID, "err", err)
 		}
 	}
+	c.watches = nil
 }
 
 // explain says of an error of a drain whose memory it was about.

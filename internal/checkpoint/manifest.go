@@ -68,7 +68,9 @@ func (c *capture) commit() error {
 		r.ChunksAside += st.Aside
 		r.Waits += st.Waits
 		r.Waited += st.AsideNs
-		r.Mode, r.ModeReason = st.Mode.String(), st.Why
+		if r.Mode != snapshot.Cow.String() {
+			r.Mode, r.ModeReason = st.Mode.String(), st.Why
+		}
 		c.env.Log.Debug("snapshot", "stats", st)
 	}
 	for _, w := range c.watches {

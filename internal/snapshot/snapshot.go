@@ -23,6 +23,8 @@ type Sink interface {
 // Options configures a snapshot.
 type Options struct {
 	Mode Mode
+	// MayCow: the program runs while Drain does, and BeforeWrite is called before it writes.
+	MayCow bool
 	// Have reports whether the sink has the chunk already, intact. It is called from several goroutines. nil: never.
 	Have func(Digest) bool
 	// Logger may be nil.
@@ -146,15 +148,17 @@ func (s *Snapshot) precopy(ctx context.Context, sink Sink) error {
 		s.stats.PrecopyReserveNs += lap(&t)
 		s.chooseMode(len(need))
 	}
-	if s.stats.Mode == Recopy {
+	switch s.stats.Mode {
+	case Cow:
+	case Recopy:
 		err = s.precopyDrain(ctx, sink, need, before)
-	} else {
+	default:
 		err = s.precopyStage(ctx, sink, need, before)
 	}
 	return err
 }
 
-// chooseMode settles on Stage or Recopy after the room for staging is known.
+// chooseMode settles on a mode after the room for staging is known.
 func (s *Snapshot) chooseMode(need int) {
 	switch {
 	case len(s.slots) >= need:
@@ -162,6 +166,9 @@ func (s *Snapshot) chooseMode(need int) {
 		if s.opts.Mode == Auto {
 			s.stats.Why = "free device memory holds a copy of all that must be kept"
 		}
+	case s.opts.Mode == Auto && s.opts.MayCow:
+		s.stats.Mode = Cow
+		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept", len(s.slots), need)
 	case len(s.slots) > 0:
 		s.stats.Mode = Stage
 		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept; the rest is drained first", len(s.slots), need)

@@ -179,6 +179,21 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// Where a GPU has no memory for a copy of everything, a checkpoint that leaves its program running copies on write.
+func TestAutoWithoutRoom(t *testing.T) {
+	s := newSite(t, "HOLDFAST_SOFTGPU_MEM="+strconv.Itoa(96<<20))
+	r := s.train("train", 600, "--pad", "64")
+	r.reach(30)
+	c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running")
+	if c.Mode != "cow" || c.ModeReason == "" {
+		t.Errorf("mode %s (%s)", c.Mode, c.ModeReason)
+	}
+	r.kill()
+	again := r.restored(s.path("img"))
+	again.done()
+	again.mustEqualReference("--pad", "64")
+}
+
 // Copy on write, of a program that writes to all of its memory all the time: the image is one moment of it. Writes that
 // nobody can foresee are noticed, and cost another copy but nothing else.
 func TestCow(t *testing.T) {
