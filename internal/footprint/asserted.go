@@ -162,6 +162,14 @@ func (k *kernel) truthOf(e exprID, facts []fact, depth int) int {
 		return -1
 	}
 	switch x.op {
+	case opLTS, opLES:
+		if v, top, above, ok := k.threshold(x); ok {
+			for _, f := range facts {
+				if w, t, a, ok := k.threshold(k.exprs[f.e]); ok && v == w && top == t {
+					return int(truth((a == above) != f.not) & 1)
+				}
+			}
+		}
 	case opNot:
 		if r := k.truthOf(x.a, facts, depth+1); r >= 0 {
 			return 1 - r
@@ -215,4 +223,42 @@ func (k *kernel) zeros(e exprID, mask uint64, list []fact, depth int) []fact {
 		}
 	}
 	return list
+}
+
+// threshold sees v < top, and (above) its opposite, in a signed comparison of a value with a constant.
+func (k *kernel) threshold(x expr) (v exprID, top int64, above, ok bool) {
+	if x.op != opLTS && x.op != opLES || k.width(x.a) > 32 { // top may be 2^31
+		return
+	}
+	more := truth(x.op == opLES) & 1
+	if c, ok := k.constant(x.b); ok {
+		return x.a, c + more, false, true
+	}
+	if c, ok := k.constant(x.a); ok {
+		return x.b, c + 1 - more, true, true
+	}
+	return
+}
+
+// each is what a comparison with a maximum or a minimum says of what that is of: where max(a, b) < n, both are; where n < max(a, b) is false, both are
+// not above n.
+func (k *kernel) each(x expr, not bool) []exprID {
+	signed := x.op == opLTS || x.op == opLES
+	if !signed && x.op != opLTU && x.op != opLEU {
+		return nil
+	}
+	most, least := opMaxU, opMinU
+	if signed {
+		most, least = opMaxS, opMinS
+	}
+	if not {
+		most, least = least, most
+	}
+	switch a, b := k.exprs[x.a], k.exprs[x.b]; {
+	case a.op == most && !k.uniform[x.a]:
+		return []exprID{k.binary(x.op, 1, a.a, x.b), k.binary(x.op, 1, a.b, x.b)}
+	case b.op == least && !k.uniform[x.b]:
+		return []exprID{k.binary(x.op, 1, x.a, b.a), k.binary(x.op, 1, x.a, b.b)}
+	}
+	return nil
 }

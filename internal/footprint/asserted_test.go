@@ -65,6 +65,33 @@ $L_ok:`, 0, 0, 4000},
 	@%p4 bra $L_ok;
 	trap;
 $L_ok:`, 0, 0, 0},
+	{"the largest of two, for those that read", `
+	setp.lt.s32 %p9, %r1, 40;
+	setp.gt.s32 %p3, %r1, 39;
+	add.s64 %rd9, %rd4, 7;
+	max.u64 %rd6, %rd9, %rd5;
+	setp.lt.u64 %p2, %rd6, 1000;
+	or.pred %p4, %p3, %p2;
+	@%p4 bra $L_ok;
+	trap;
+$L_ok:`, 0, 0, 4000},
+	{"the largest of two, but for one that reads", `
+	setp.lt.s32 %p9, %r1, 40;
+	setp.gt.s32 %p3, %r1, 38;
+	add.s64 %rd9, %rd4, 7;
+	max.u64 %rd6, %rd9, %rd5;
+	setp.lt.u64 %p2, %rd6, 1000;
+	or.pred %p4, %p3, %p2;
+	@%p4 bra $L_ok;
+	trap;
+$L_ok:`, 0, 0, 0},
+	{"the smallest of two", `
+	add.s64 %rd9, %rd4, 7;
+	min.u64 %rd6, %rd9, %rd5;
+	setp.lt.u64 %p2, %rd6, 1000;
+	@%p2 bra $L_ok;
+	trap;
+$L_ok:`, 0, 0, 0},
 	{"bits of a vector's assertions", `
 	setp.lt.u32 %p9, %r1, 32;
 	add.s64 %rd9, %rd4, 7;

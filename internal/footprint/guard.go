@@ -54,7 +54,11 @@ func (k *kernel) conjuncts(e exprID, not bool, list []fact) []fact {
 		return list
 	}
 	list = append(list, f)
-	if x := k.exprs[e]; x.op == opEQ && !not || x.op == opNE && not {
+	x := k.exprs[e]
+	for _, e := range k.each(x, not) {
+		list = k.conjuncts(e, not, list)
+	}
+	if x.op == opEQ && !not || x.op == opNE && not {
 		if c, ok := k.constant(x.b); ok && c == 0 && k.width(x.a) > 1 && !k.uniform[x.a] {
 			list = k.zeros(x.a, ^uint64(0), list, 0)
 		}
