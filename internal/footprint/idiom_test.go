@@ -201,6 +201,15 @@ $L_1:
 	fma.rn.f32 %f3, %f2, 0f3EAAAAAB, 0fBF000000;
 	max.f32 %f4, %f3, 0f00000000;
 	cvt.rzi.s32.f32 %r9, %f4;`, 0, 0, 4 * 128},
+	{"a remainder by the sign of an index", `
+	bfe.s32 %r3, %r41, 24, 1;
+	shr.u32 %r4, %r3, 26;
+	add.s32 %r5, %r1, %r4;
+	and.b32 %r6, %r5, -64;
+	sub.s32 %r9, %r1, %r6;`, 0, 0, 4 * 64},
+	{"a mask from one bit", `
+	bfe.s32 %r3, %r40, 5, 1;
+	and.b32 %r9, %r3, 100;`, 0, 0, 4 * 128},
 	{"a scaled index, from elsewhere", `
 	cvt.rn.f32.u32 %f1, %r1;
 	add.f32 %f2, %f1, 0f3F000000;

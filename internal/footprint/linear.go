@@ -613,7 +613,7 @@ func (g *graph) shifted(f *linear, w uint8, signed bool, m int64) *linear {
 	if len(r.checks) == len(f.checks) {
 		return g.floor(r, m, w)
 	}
-	if g.formBounds(r).in(bounds{0, m - 1}) && g.plausible(f) {
+	if g.formBounds(r).in(bounds{0, m - 1}) && g.plausible(f) && g.modest(f, w) {
 		return g.withChecks(g.uniformForm(g.num(0)), r) // the sign of an index
 	}
 	q := g.floor(r, m, w)
@@ -748,6 +748,17 @@ func (g *graph) plausible(f *linear) bool {
 		b = b.plus(v.product(g.bounds[t.coef]))
 	}
 	return b.lo >= 0 && b.hi < 1<<46
+}
+
+// modest reports whether a form is a signed number of w bits in a launch of up to 1024 blocks: one that is not may be bits
+// that are moved to the top, to take the highest.
+func (g *graph) modest(f *linear, w uint8) bool {
+	b := g.bounds[f.c]
+	for _, t := range f.terms {
+		v := g.vars[t.v].bounds
+		b = b.plus(bounds{min(max(v.lo, -1023), v.hi), min(v.hi, 1023)}.product(g.bounds[t.coef]))
+	}
+	return b.in(signedBounds(w))
 }
 
 // divide is the form of a division or its remainder.
