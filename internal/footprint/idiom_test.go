@@ -209,7 +209,7 @@ $L_1:
 	sub.s32 %r9, %r1, %r6;`, 0, 0, 4 * 64},
 	{"a mask from one bit", `
 	bfe.s32 %r3, %r40, 5, 1;
-	and.b32 %r9, %r3, 100;`, 0, 0, 4 * 128},
+	and.b32 %r9, %r3, 100;`, 0, 0, 4 * 101},
 	{"a scaled index, from elsewhere", `
 	cvt.rn.f32.u32 %f1, %r1;
 	add.f32 %f2, %f1, 0f3F000000;
