@@ -73,11 +73,11 @@ func cvtPackedFunc(in *isa.Inst) laneFunc {
 }
 
 // nanTF32 is what becomes of a NaN in .tf32 (H200, driver 580.159, measured): .rna cuts it off, which can leave an infinity,
-// and with .satfinite rounds it like a number, and takes the one before; else it is the one NaN, cut off.
+// and with .satfinite takes the one before that; else it is the one NaN, cut off.
 func nanTF32(a uint64, r rounding, satfinite bool) uint64 {
 	switch {
 	case r == roundAway && satfinite:
-		return a&0x80000000 | ((a&0x7fffffff+0x1000)&^0x1fff - 0x2000)
+		return a&0x80000000 | (a&0x7fffe000 - 0x2000)
 	case r == roundAway:
 		return a & 0xffffe000
 	case satfinite:

@@ -189,10 +189,10 @@ func halfFunc(in *isa.Inst, t ptx.Type) laneFunc {
 		if !oob {
 			return f
 		}
-		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0. (0x7fff and 0xffff are
-		// none: H200, driver 580.159, measured.)
+		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0, with either sign. (0x7fff
+		// and 0xffff are none: H200, driver 580.159, measured.)
 		return func(a, b, c uint64) uint64 {
-			if a&0xffff == fillNaN || b&0xffff == fillNaN {
+			if a&0x7fff == fillNaN || b&0x7fff == fillNaN {
 				return 0
 			}
 			return f(a, b, c)

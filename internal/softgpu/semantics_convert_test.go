@@ -222,9 +222,8 @@ func packedConversion(in *isa.Inst) scalar {
 			switch {
 			case binary32.isNaN(a): // H200, driver 580.159, measured
 				switch {
-				case in.Rnd == "rna" && in.Has(isa.Satfinite): // to nearest in the dropped bits, and one less
-					magnitude := a &^ binary32.signBit()
-					return a&binary32.signBit() | (magnitude/8192+magnitude%8192/4096-1)*8192
+				case in.Rnd == "rna" && in.Has(isa.Satfinite): // cut off, and one less
+					return a&binary32.signBit() | (a&^binary32.signBit()/8192-1)*8192
 				case in.Rnd == "rna":
 					return a >> 13 << 13
 				case in.Has(isa.Satfinite):
