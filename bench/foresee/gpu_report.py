@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The sections of docs/results/foresee.md that need a GPU, of what gpu.sh left: gpu_report.py OUTDIR. report.py takes them in."""
+"""The sections of docs/results/foresee.md that need a GPU, of what gpu.sh left: gpu_report.py OUTDIR. report.py takes them in.
+
+Beside gpu-PART.json there may be those of earlier runs, gpu-PART-NAME.json.
+"""
 
 import json
 import pathlib
@@ -39,12 +42,12 @@ def left_out(r):
 
 
 def traces(r):
-    print("## Recording on a GPU\n")
     print(f"{on(r)}. Each program runs twice, by itself and under `holdfast trace`; in turn one goes on while the other stands still, up to {r['blocks']} times up to {r['steps']} steps each.")
     old = any("overhead_low" not in p for p in r["programs"])  # of five long blocks
     print("A block's step time is the median of its steps, a pair of neighbouring blocks gives a ratio, and the overhead is the median of the ratios, with " +
           ("the least and the largest;" if old else "its bootstrap interval (90 %);"))
-    print("*quartile* compares the lower quartiles of all steps. Whether 5 % are met is open where they lie between the two.\n")
+    print("*quartile* compares the lower quartiles of all steps. Whether 5 % are met is open where they lie between the two. Two processes of one program can differ by more for as long as they run,")
+    print("whichever is traced (`overhead` far below zero), so one pair of processes does not settle it; what a recorded launch costs is in docs/trace-format.md.\n")
     rows = []
     for p in r["programs"]:
         o, low, high = p["overhead_percent"], p.get("overhead_low", p["overhead_min"]), p.get("overhead_high", p["overhead_max"])
@@ -56,7 +59,6 @@ def traces(r):
 
 
 def cow(r):
-    print("## Copy on write on a GPU\n")
     print(f"{on(r)}. A checkpoint is taken while the program trains; the image is in memory. *Stall* is from gate closed to gate open, *seen* how much longer the step that stood still took,")
     print("by the program's own log. `-gpu` is of GPU memory alone; otherwise the whole process is dumped.\n")
     for p in r["programs"]:
@@ -104,8 +106,7 @@ def restores(r, what):
 
 
 def demand(r):
-    print("## Restore on demand on a GPU\n")
-    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled, so that all its launches have PTX; `decode-library` multiplies with a library, whose launches wait for everything.")
+    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled: all its launches have PTX but one a token, PyTorch's fill of a buffer; `decode-library` multiplies with a library. A launch without PTX waits for everything.")
     print("Nothing is kept from before: the daemon is a new one.\n")
     for p in r["programs"]:
         if p.get("resident_bytes"):
@@ -115,17 +116,14 @@ def demand(r):
 
 
 def sections(out):
-    for part, show in (("traces", traces), ("cow", cow), ("demand", demand)):
-        f = pathlib.Path(out) / f"gpu-{part}.json"
-        if not f.exists():
-            continue
-        r = json.loads(f.read_text())
-        if r.get("skipped"):
-            print(f"(Part {part} was skipped: {r['skipped']}.)\n")
-        elif not r.get("machine"):
-            continue
-        else:
-            show(r)
+    for part, head, show in (("traces", "Recording on a GPU", traces), ("cow", "Copy on write on a GPU", cow), ("demand", "Restore on demand on a GPU", demand)):
+        for f in sorted(pathlib.Path(out).glob(f"gpu-{part}*.json"), key=lambda f: f.stem):
+            r = json.loads(f.read_text())
+            if r.get("skipped"):
+                print(f"(Part {part} was skipped: {r['skipped']}.)\n")
+            elif r.get("machine"):
+                print(f"## {head}{'' if f.stem == 'gpu-' + part else ', an earlier run'}\n")
+                show(r)
 
 
 if __name__ == "__main__":
