@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // assertions are indices, %rd9, into array a of words, which were loaded from array b (%rd4 and %rd5 of 64 bits, %r4 of 32) and
@@ -207,17 +205,10 @@ $L_end:
 func asserted(t *testing.T, body string, n uint64, in *Instance) []Range {
 	t.Helper()
 	src := fmt.Sprintf(assertedKernel, body)
-	m, err := ptx.Parse("asserted.ptx", []byte(src))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, src)
-	}
-	list, err := Summarise(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := summarised(t, "asserted", src)
 	l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}}
 	l.Params = appendUint(appendUint(appendUint(nil, assertedA, 8), assertedB, 8), n, 8)
-	list[0].Evaluate(l, in)
+	s.Evaluate(l, in)
 	var reads []Range
 	for _, r := range in.Reads {
 		if r.Lo < assertedB || r.Hi > assertedB+64 {

@@ -33,15 +33,7 @@ func kernelIn(t testing.TB, name string) (string, string) {
 
 func summaryOf(t testing.TB, name string) *Summary {
 	src, _ := kernelIn(t, name)
-	m, err := ptx.Parse(name, []byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := Summarise(m)
-	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
-	}
-	return list[0]
+	return summarised(t, name, src)
 }
 
 func TestCodec(t *testing.T) {

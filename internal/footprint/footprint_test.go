@@ -9,6 +9,20 @@ import (
 	"holdfast/ptx"
 )
 
+// summarised is the summary of the one kernel in a text.
+func summarised(tb testing.TB, what, src string) *Summary {
+	tb.Helper()
+	m, err := ptx.Parse("kernel.ptx", []byte(src))
+	if err != nil {
+		tb.Fatalf("%s: %v\n%s", what, err, src)
+	}
+	list, err := Summarise(m)
+	if err != nil || len(list) != 1 {
+		tb.Fatalf("%s: %d kernels, %v\n%s", what, len(list), err, src)
+	}
+	return list[0]
+}
+
 func TestOpaque(t *testing.T) {
 	s := Opaque("gemm", []Param{{Name: "p", Size: 40, Align: 8}})
 	l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Allocs: []Range{{0x1000, 0x2000}, {0x3000, 0x3100}, {0x5000, 0x6000}}}
@@ -127,14 +141,7 @@ const dividerKernel = `.version 8.4
 
 // A divider that comes with the parameters is believed only if it is one.
 func TestDividers(t *testing.T) {
-	m, err := ptx.Parse("divider.ptx", []byte(dividerKernel))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sums, err := Summarise(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kernel := summarised(t, "divider", dividerKernel)
 	r := rand.New(rand.NewPCG(11, 12))
 	exact, wrong := 0, 0
 	var in Instance
@@ -159,7 +166,7 @@ func TestDividers(t *testing.T) {
 		for _, x := range [...]uint32{from, d, k, s} {
 			l.Params = appendUint(l.Params, uint64(x), 4)
 		}
-		sums[0].Evaluate(l, &in)
+		kernel.Evaluate(l, &in)
 		for tid := range uint32(64) {
 			x := from + tid
 			q := (uint32(uint64(x)*uint64(k)>>32) + x) >> s

@@ -3,8 +3,6 @@ package footprint
 import (
 	"fmt"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // idioms are what compilers write for an index, %r9, of 128 threads in each of 3 blocks, and the bytes of array a
@@ -248,19 +246,12 @@ $L_end:
 	ret;
 }
 `, x.body)
-			m, err := ptx.Parse("idiom.ptx", []byte(src))
-			if err != nil {
-				t.Fatal(err)
-			}
-			list, err := Summarise(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := summarised(t, "idiom", src)
 			const base = 1 << 40
 			l := &Launch{Grid: [3]uint32{3, 1, 1}, Block: [3]uint32{128, 1, 1}}
 			l.Params = appendUint(appendUint(appendUint(nil, base, 8), 1<<41, 8), uint64(x.n), 4)
 			var in Instance
-			list[0].Evaluate(l, &in)
+			s.Evaluate(l, &in)
 			switch {
 			case x.hi == 0 && !in.ReadsUnknown:
 				t.Errorf("reads %x", in.Reads)

@@ -234,7 +234,7 @@ L2:
 
 // TestParameterTable: a block picks its pointer from an array in a parameter, which is known without being told.
 func TestParameterTable(t *testing.T) {
-	m, err := ptx.Parse("picked.ptx", []byte(`.version 8.0
+	s := summarised(t, "picked", `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 b, .param .align 8 .b8 s[32], .param .u64 c)
@@ -255,14 +255,7 @@ func TestParameterTable(t *testing.T) {
 	st.global.u32 [%rd8], %r3;
 	ret;
 }
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := Summarise(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	for _, x := range []struct {
 		blocks uint32
 		b      uint64
@@ -281,11 +274,11 @@ func TestParameterTable(t *testing.T) {
 		}
 		l := &Launch{Grid: [3]uint32{x.blocks, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: params}
 		var in Instance
-		list[0].Evaluate(l, &in)
+		s.Evaluate(l, &in)
 		if in.Verdict != x.want || x.reads != nil && !reflect.DeepEqual(in.Reads, x.reads) {
 			t.Errorf("%d blocks, b = %#x: %v, reads %x", x.blocks, x.b, in.Verdict, in.Reads)
 		}
-		if n := testing.AllocsPerRun(20, func() { list[0].Evaluate(l, &in) }); n != 0 {
+		if n := testing.AllocsPerRun(20, func() { s.Evaluate(l, &in) }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // What contexts share must not change what is said of a launch: random kernels, whose contexts are evaluated together and each
@@ -18,15 +16,7 @@ func TestPlan(t *testing.T) {
 		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
 		list := g.block(2)
 		src := kernelText(list, g.regs)
-		m, err := ptx.Parse("random.ptx", []byte(src))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums, err := Summarise(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := sums[0]
+		s := summarised(t, "random", src)
 		apart := *s
 		apart.prog.arrange(&apart.path, false)
 		apart.tables.arrange(&apart.path, false)

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // Random kernels that keep values and addresses in local memory, and call functions: the statements
@@ -284,20 +282,13 @@ func TestRandomLocal(t *testing.T) {
 		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, memory: true, dynamic: seed%3 == 0}
 		list := g.block(2)
 		src := localText(list, g.regs)
-		m, err := ptx.Parse("random.ptx", []byte(src))
-		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, src)
-		}
-		sums, err := Summarise(m)
-		if err != nil || len(sums) != 1 {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
 		for range 4 {
 			l, x := randomLaunch(r, list, g.regs)
 			if x == nil {
 				continue
 			}
-			sums[0].Evaluate(l, &in)
+			s.Evaluate(l, &in)
 			if in.Cause == UnknownCall {
 				t.Fatalf("seed %d: a call is left\n%s", seed, src)
 			}
@@ -307,7 +298,7 @@ func TestRandomLocal(t *testing.T) {
 			}
 			if bad := disagrees(&in, x); bad != "" {
 				var why strings.Builder
-				sums[0].Explain(l, &why)
+				s.Explain(l, &why)
 				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src, why.String())
 			}
 		}

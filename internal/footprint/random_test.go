@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // Random kernels are written down twice: as PTX, for Summarise, and as statements of a language of
@@ -765,14 +763,7 @@ func TestRandomKernels(t *testing.T) {
 		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
 		list := g.block(2)
 		src := kernelText(list, g.regs)
-		m, err := ptx.Parse("random.ptx", []byte(src))
-		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, src)
-		}
-		sums, err := Summarise(m)
-		if err != nil || len(sums) != 1 {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
 		for range 4 {
 			l, x := randomLaunch(r, list, g.regs)
 			if x == nil {
@@ -780,14 +771,14 @@ func TestRandomKernels(t *testing.T) {
 			}
 			plain := *l
 			plain.Known = nil
-			sums[0].Evaluate(&plain, &without)
+			s.Evaluate(&plain, &without)
 			if bad := disagrees(&without, x); bad != "" {
 				t.Fatalf("seed %d, nothing known: %s\n%s", seed, bad, src)
 			}
-			sums[0].Evaluate(l, &in)
+			s.Evaluate(l, &in)
 			seeking := *l
 			seeking.Seeks = true
-			sums[0].Evaluate(&seeking, &sought)
+			s.Evaluate(&seeking, &sought)
 			if bad := different(&sought, &in); bad != "" {
 				t.Fatalf("seed %d: asked for what it wants: %s", seed, bad)
 			}
@@ -808,7 +799,7 @@ func TestRandomKernels(t *testing.T) {
 			}
 			if bad := disagrees(&in, x); bad != "" {
 				var why strings.Builder
-				sums[0].Explain(l, &why)
+				s.Explain(l, &why)
 				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src, why.String())
 			}
 		}
@@ -829,33 +820,26 @@ func TestCongruences(t *testing.T) {
 		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTidY, regN}}
 		list := g.congruent()
 		src := kernelText(list, g.regs)
-		m, err := ptx.Parse("random.ptx", []byte(src))
-		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, src)
-		}
-		sums, err := Summarise(m)
-		if err != nil || len(sums) != 1 {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
 		for range 4 {
 			l, x := randomLaunch(r, list, g.regs)
 			if x == nil {
 				continue
 			}
-			sums[0].Evaluate(l, &in)
+			s.Evaluate(l, &in)
 			if bad := disagrees(&in, x); bad != "" {
 				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, src)
 			}
 			if in.Verdict != Idempotent {
 				continue
 			}
-			for i := range sums[0].prog.congs { // no number is congruent to it: nothing is told apart
-				sums[0].prog.congs[i].m = -sums[0].prog.congs[i].m
+			for i := range s.prog.congs { // no number is congruent to it: nothing is told apart
+				s.prog.congs[i].m = -s.prog.congs[i].m
 			}
 			var without Instance
-			sums[0].Evaluate(l, &without)
-			for i := range sums[0].prog.congs {
-				sums[0].prog.congs[i].m = -sums[0].prog.congs[i].m
+			s.Evaluate(l, &without)
+			for i := range s.prog.congs {
+				s.prog.congs[i].m = -s.prog.congs[i].m
 			}
 			if without.Verdict != Idempotent {
 				apart++

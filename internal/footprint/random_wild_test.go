@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // Statements that change registers again, in loops and under conditions, loops that are left from within, with steps of
@@ -328,14 +326,7 @@ func wildRun(t *testing.T, list []stmt, regs int, seed uint64, counts map[Verdic
 	if len(src) > 12000 {
 		return "", src
 	}
-	m, err := ptx.Parse("random.ptx", []byte(src))
-	if err != nil {
-		t.Fatalf("seed %d: %v\n%s", seed, err, src)
-	}
-	sums, err := Summarise(m)
-	if err != nil || len(sums) != 1 {
-		t.Fatalf("seed %d: %v\n%s", seed, err, src)
-	}
+	s := summarised(t, fmt.Sprintf("seed %d", seed), src)
 	r := rand.New(rand.NewPCG(seed, 12))
 	var in, without Instance
 	for range 6 {
@@ -345,8 +336,8 @@ func wildRun(t *testing.T, list []stmt, regs int, seed uint64, counts map[Verdic
 		}
 		plain := *l
 		plain.Known = nil
-		sums[0].Evaluate(&plain, &without)
-		sums[0].Evaluate(l, &in)
+		s.Evaluate(&plain, &without)
+		s.Evaluate(l, &in)
 		counts[without.Verdict]++
 		bad := disagrees(&without, x)
 		if bad == "" {
@@ -356,7 +347,7 @@ func wildRun(t *testing.T, list []stmt, regs int, seed uint64, counts map[Verdic
 		}
 		if bad != "" {
 			var why strings.Builder
-			sums[0].Explain(l, &why)
+			s.Explain(l, &why)
 			return fmt.Sprintf("%s\ngrid %v block %v params %x", bad, l.Grid, l.Block, l.Params), src + "\n" + why.String()
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // different says in what two instances of one launch differ.
@@ -36,15 +34,7 @@ func TestRecent(t *testing.T) {
 			g.known = []int{regTid, regTidY, regN}
 			list = g.congruent()
 		}
-		m, err := ptx.Parse("random.ptx", []byte(kernelText(list, g.regs)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums, err := Summarise(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := sums[0]
+		s := summarised(t, "random", kernelText(list, g.regs))
 		for range 3 {
 			l, _ := randomLaunch(r, list, g.regs)
 			if l == nil {
@@ -114,7 +104,7 @@ func TestBases(t *testing.T) {
 		{"a choice", "setp.lt.u32 %p1, %r1, 2; selp.b64 %rd6, %rd1, %rd2, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", nil},
 		{"a choice at the same base", "setp.lt.u32 %p1, %r9, 2; selp.b64 %rd6, %rd1, %rd4, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{8}},
 	} {
-		m, err := ptx.Parse("bases.ptx", []byte(`.version 7.0
+		s := summarised(t, x.name, `.version 7.0
 .target sm_70
 .address_size 64
 .visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
@@ -133,15 +123,7 @@ func TestBases(t *testing.T) {
 DONE:
 	ret;
 }
-`))
-		if err != nil {
-			t.Fatalf("%s: %v", x.name, err)
-		}
-		list, err := Summarise(m)
-		if err != nil {
-			t.Fatalf("%s: %v", x.name, err)
-		}
-		s := list[0]
+`)
 		if !slices.Equal(s.prog.plan.bases, x.bases) {
 			t.Errorf("%s: bases %v, want %v", x.name, s.prog.plan.bases, x.bases)
 		}

@@ -3,8 +3,6 @@ package footprint
 import (
 	"slices"
 	"testing"
-
-	"holdfast/ptx"
 )
 
 // regressions are kernels k(a, n) of 4 threads, each with a byte that was once missing from its footprint.
@@ -54,7 +52,7 @@ L:
 
 func TestRegressions(t *testing.T) {
 	for _, x := range regressions {
-		m, err := ptx.Parse("regress.ptx", []byte(`.version 8.0
+		s := summarised(t, x.name, `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 a, .param .u32 n)
@@ -71,18 +69,11 @@ func TestRegressions(t *testing.T) {
 	st.global.u32 [%rd3], %r1;
 	ret;
 }
-`))
-		if err != nil {
-			t.Fatalf("%s: %v", x.name, err)
-		}
-		list, err := Summarise(m)
-		if err != nil {
-			t.Fatalf("%s: %v", x.name, err)
-		}
+`)
 		const a = 1 << 32
 		l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: appendUint(appendUint(nil, a, 8), uint64(x.n), 4)}
 		var in Instance
-		list[0].Evaluate(l, &in)
+		s.Evaluate(l, &in)
 		if !in.WritesUnknown && !inside(in.Writes, a+x.byte) {
 			t.Errorf("%s: byte %d of a is written; %x is foreseen", x.name, x.byte, in.Writes)
 		}

@@ -9,6 +9,7 @@
 package foresee
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 	"sort"
@@ -240,8 +241,18 @@ type Span struct {
 
 // Spans appends what ranges mean in allocations. Addresses that are no held memory are left out.
 func (p *Program) Spans(list []Span, ranges []footprint.Range) []Span {
-	allocs := p.state.Allocs()
 	for _, r := range ranges {
+		for _, sp := range p.held(r) {
+			list = append(list, sp)
+		}
+	}
+	return list
+}
+
+// held yields the held allocations that a range touches, and what it touches of each.
+func (p *Program) held(r footprint.Range) iter.Seq2[*trace.Alloc, Span] {
+	return func(yield func(*trace.Alloc, Span) bool) {
+		allocs := p.state.Allocs()
 		i := sort.Search(len(allocs), func(i int) bool { return allocs[i].Addr+allocs[i].Bytes > r.Lo })
 		for ; i < len(allocs) && allocs[i].Addr < r.Hi; i++ {
 			a := &allocs[i]
@@ -249,8 +260,9 @@ func (p *Program) Spans(list []Span, ranges []footprint.Range) []Span {
 				continue
 			}
 			lo, hi := max(a.Addr, r.Lo), min(a.Addr+a.Bytes, r.Hi)
-			list = append(list, Span{Block: a.Block, Off: a.Offset + lo - a.Addr, Len: hi - lo})
+			if !yield(a, Span{Block: a.Block, Off: a.Offset + lo - a.Addr, Len: hi - lo}) {
+				return
+			}
 		}
 	}
-	return list
 }

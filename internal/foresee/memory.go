@@ -253,16 +253,9 @@ func (p *Program) launchKnowing(l *trace.Launch, e *Effect) {
 func (p *Program) read() {
 	m := p.memory
 	m.known = m.known[:0]
-	allocs := p.state.Allocs()
 	for _, r := range m.want {
-		i := sort.Search(len(allocs), func(i int) bool { return allocs[i].Addr+allocs[i].Bytes > r.Lo })
-		for ; i < len(allocs) && allocs[i].Addr < r.Hi; i++ {
-			a := &allocs[i]
-			if a.Block == 0 {
-				continue
-			}
-			lo, hi := max(a.Addr, r.Lo), min(a.Addr+a.Bytes, r.Hi)
-			for sp := range m.written.without(Span{a.Block, a.Offset + lo - a.Addr, hi - lo}) {
+		for a, touched := range p.held(r) {
+			for sp := range m.written.without(touched) {
 				if c := m.table(sp); c != nil {
 					at := a.Addr + sp.Off - a.Offset
 					m.known = append(m.known, footprint.Known{Range: footprint.Range{Lo: at, Hi: at + sp.Len}, Contents: c})
