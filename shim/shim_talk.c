@@ -577,7 +577,7 @@ static uint64_t start_time(void)
 
 static bool say_hello(uint32_t flags)
 {
-	struct hf_msg_hello m = { .proto = HF_VERSION, .flags = flags, .pid = (uint32_t)getpid(), .ppid = (uint32_t)getppid() };
+	struct hf_msg_hello m = { .proto = HF_VERSION, .flags = flags & HF_HELLO_TRACE ? flags : flags | HF_HELLO_CALM, .pid = (uint32_t)getpid(), .ppid = (uint32_t)getppid() };
 	m.control_tid = (uint32_t)syscall(SYS_gettid);
 	m.gpu = gpu_kind;
 	m.start_time = start_time();
@@ -650,19 +650,23 @@ static const char *call_daemon(uint32_t flags)
 
 /* ---- freeze ---- */
 
-static bool freeze(uint64_t seq, uint32_t timeout_ms, uint32_t calm_ms)
+static uint32_t calm_ms; /* of CALM, for the next FREEZE */
+
+static bool freeze(uint64_t seq, uint32_t timeout_ms)
 {
+	uint32_t calm = calm_ms;
+	calm_ms = 0;
 	if (state != RUNNING)
 		return failed(seq, HF_FAILED_STATE, 0, "FREEZE: the program is frozen already");
-	uint64_t start = calm_ms ? hf_gate_calm(hf_now() + calm_ms * 1000000ull) : hf_now();
-	if (hf_captures())
-		hf_gate_open(); /* what is being captured must be able to end */
+	uint64_t start = calm ? hf_gate_calm(hf_now() + calm * 1000000ull) : hf_now();
 	uint64_t deadline = start + (timeout_ms ? timeout_ms : 10000) * 1000000ull;
 	for (;;) {
-		while (hf_captures() && hf_now() < deadline)
+		while (hf_captures()) {
+			hf_gate_open(); /* hf_calm may have closed it, and what is being captured must be able to end */
+			if (hf_now() >= deadline)
+				return failed(seq, HF_FAILED_CAPTURE, 0, "a stream capture (cuStreamBeginCapture) stayed open for %u ms", timeout_ms);
 			nanosleep(&(struct timespec){ 0, 200000 }, NULL);
-		if (hf_captures())
-			return failed(seq, HF_FAILED_CAPTURE, 0, "a stream capture (cuStreamBeginCapture) stayed open for %u ms", timeout_ms);
+		}
 		const char *call = hf_gate_close(deadline);
 		if (call) {
 			hf_gate_open();
@@ -1109,6 +1113,7 @@ static bool obey(void)
 		failed(seq, HF_FAILED_PROTOCOL, 0, "a packet of the daemon is malformed");
 		return false;
 	}
+	struct hf_msg_calm calm;
 	struct hf_msg_freeze f;
 	struct hf_msg_thaw w;
 	struct hf_msg_ask ask;
@@ -1151,7 +1156,12 @@ static bool obey(void)
 	case HF_TYPE_FREEZE:
 		if (!hf_get_freeze(&in, &f))
 			break;
-		return freeze(seq, f.timeout_millis, f.calm_millis);
+		return freeze(seq, f.timeout_millis);
+	case HF_TYPE_CALM:
+		if (!hf_get_calm(&in, &calm))
+			break;
+		calm_ms = calm.millis;
+		return true;
 	case HF_TYPE_THAW:
 		if (!hf_get_thaw(&in, &w))
 			break;
@@ -1196,6 +1206,7 @@ static bool obey(void)
 /* Until the daemon is gone, or the memory is. */
 static void converse(void)
 {
+	calm_ms = 0;
 	for (bool go = true; go;) {
 		struct pollfd p[2] = { { sock, POLLIN, 0 }, { wake_fd, POLLIN, 0 } };
 		if (poll(p, 2, -1) < 0 && errno != EINTR)

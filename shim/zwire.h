@@ -39,12 +39,14 @@
 #define HF_TYPE_QUIT 70u
 #define HF_TYPE_ROOMMADE 71u
 #define HF_TYPE_SHARED 75u
+#define HF_TYPE_CALM 76u
 #define HF_TYPE_TAP 72u
 #define HF_TYPE_ASK 73u
 #define HF_TYPE_UNTAP 74u
 #define HF_HELLO_RESUME 1u
 #define HF_HELLO_READOPT 2u
 #define HF_HELLO_TRACE 4u
+#define HF_HELLO_CALM 8u
 #define HF_TAP_RECORD 1u
 #define HF_TAP_NO_CODE 2u
 #define HF_ASK_WRITES 1u
@@ -619,20 +621,17 @@ static inline int hf_get_welcome(struct hf_in *body, struct hf_msg_welcome *m)
 
 struct hf_msg_freeze {
 	uint32_t timeout_millis;
-	uint32_t calm_millis;
 };
 static inline size_t hf_put_freeze(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_freeze *m)
 {
 	struct hf_out s = hf_begin(buf, cap, HF_TYPE_FREEZE, seq);
 	hf_put(&s, &m->timeout_millis, 4);
-	hf_put(&s, &m->calm_millis, 4);
 	return hf_end(&s, buf);
 }
 static inline int hf_get_freeze(struct hf_in *body, struct hf_msg_freeze *m)
 {
 	struct hf_in s = *body;
 	hf_get(&s, &m->timeout_millis, 4);
-	hf_get(&s, &m->calm_millis, 4);
 	return !s.bad && s.p == s.end;
 }
 
@@ -760,6 +759,22 @@ static inline int hf_get_shared(struct hf_in *body, struct hf_msg_shared *m)
 {
 	struct hf_in s = *body;
 	hf_get(&s, &m->id, 4);
+	return !s.bad && s.p == s.end;
+}
+
+struct hf_msg_calm {
+	uint32_t millis;
+};
+static inline size_t hf_put_calm(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_calm *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_CALM, seq);
+	hf_put(&s, &m->millis, 4);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_calm(struct hf_in *body, struct hf_msg_calm *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->millis, 4);
 	return !s.bad && s.p == s.end;
 }
 

@@ -88,6 +88,7 @@ type caveatKey struct {
 type session struct {
 	conn    *wire.Conn
 	page    *wire.Page
+	calms   bool // the program understands CALM
 	resume  bool // the program has come back without its memory, and waits for it
 	seq     uint64
 	replies map[uint64]chan wire.Message
@@ -307,7 +308,7 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 	if err != nil {
 		return err
 	}
-	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, replies: map[uint64]chan wire.Message{},
+	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, calms: h.Flags&wire.HelloCalm != 0, replies: map[uint64]chan wire.Message{},
 		adopted: make(chan struct{}), done: make(chan struct{})}
 	p.mu.Lock()
 	if p.s != nil {
@@ -548,7 +549,13 @@ func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r
 // program's contexts. A program that cannot be frozen within timeout runs on. Before the gate closes, the program may run on for
 // calm until it has just waited for the device.
 func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire.Frozen, error) {
-	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds()), CalmMillis: uint32(calm.Milliseconds())})
+	p.mu.Lock()
+	s := p.s
+	p.mu.Unlock()
+	if calm > 0 && s != nil && s.calms {
+		s.conn.Send(0, &wire.Calm{Millis: uint32(calm.Milliseconds())}) // FREEZE finds the same error
+	}
+	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds())})
 	if err != nil {
 		return wire.Frozen{}, err
 	}

@@ -162,6 +162,32 @@ func TestReadoptTellsAnew(t *testing.T) {
 	}
 }
 
+// A program that does not know of CALM is frozen as it always was.
+func TestFreezeCalm(t *testing.T) {
+	for _, c := range []struct {
+		flags uint32
+		calm  time.Duration
+		sends []wire.Type
+	}{
+		{0, time.Second, []wire.Type{wire.TypeFreeze}},
+		{wire.HelloCalm, 0, []wire.Type{wire.TypeFreeze}},
+		{wire.HelloCalm, time.Second, []wire.Type{wire.TypeCalm, wire.TypeFreeze}},
+	} {
+		p := newProgram()
+		s, _ := talk(t, p, c.flags)
+		done := make(chan error, 1)
+		go func() { _, err := p.Freeze(t.Context(), time.Second, c.calm); done <- err }()
+		var seq uint64
+		for _, want := range c.sends {
+			seq = s.expect(want)
+		}
+		s.send(seq, &wire.Frozen{})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A program gets a descriptor of its own memory, and none of what is not there.
 func TestShare(t *testing.T) {
 	p := newProgram()

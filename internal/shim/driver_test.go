@@ -128,7 +128,7 @@ func TestDriver(t *testing.T) {
 			h.drop()
 			h = d.take()
 			h.until("ADOPTED", func() bool { return h.adopted != nil })
-			if h.hello.Flags != wire.HelloReadopt || h.adopted.Lost != 0 {
+			if h.hello.Flags != wire.HelloReadopt|wire.HelloCalm || h.adopted.Lost != 0 {
 				t.Fatalf("round %d: %+v, %+v", round, h.hello, h.adopted)
 			}
 			check("under a new daemon")

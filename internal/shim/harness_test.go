@@ -399,7 +399,7 @@ func (d *daemon) giveBack(old *held) *held {
 	d.t.Helper()
 	wake(d.t, old)
 	h := d.take()
-	if h.hello.Flags != wire.HelloResume || h.hello.Token != token || h.hello.PID != old.hello.PID {
+	if h.hello.Flags != wire.HelloResume|wire.HelloCalm || h.hello.Token != token || h.hello.PID != old.hello.PID {
 		d.t.Fatalf("HELLO after release: %+v", h.hello)
 	}
 	for id, a := range old.allocs {

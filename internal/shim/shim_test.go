@@ -3,6 +3,7 @@ package shim
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -418,7 +419,7 @@ func TestDaemonDies(t *testing.T) {
 		launches := h.page.Read().Launches
 		h.drop()
 		h = d.take()
-		if h.hello.Flags != wire.HelloReadopt || h.hello.Token != token {
+		if h.hello.Flags != wire.HelloReadopt|wire.HelloCalm || h.hello.Token != token {
 			t.Fatalf("round %d: %+v", round, h.hello)
 		}
 		h.until("ADOPTED", func() bool { return h.adopted != nil })
@@ -490,7 +491,7 @@ func TestCalm(t *testing.T) {
 	p.ok("busy 1")
 	p.ok("waits %d", a)
 	h.seq++
-	if err := h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: 10000, CalmMillis: 600000}); err != nil {
+	if err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: 10000})); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
@@ -513,7 +514,10 @@ func TestCalm(t *testing.T) {
 // A program that does nothing is calm.
 func TestCalmIdle(t *testing.T) {
 	_, p, h := attach(t)
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000, CalmMillis: 600000}))
+	if err := h.c.Send(0, &wire.Calm{Millis: 600000}); err != nil {
+		t.Fatal(err)
+	}
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	p.quit()
 }
@@ -697,7 +701,7 @@ func TestForkBeforeInitAndExec(t *testing.T) {
 	h.ended()
 	p.send("init")
 	h2 := d.take()
-	if r := p.line(); r != "0" || h2.hello.Flags != 0 || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
+	if r := p.line(); r != "0" || h2.hello.Flags != wire.HelloCalm || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
 		t.Errorf("init %s, %+v", r, h2.hello)
 	}
 	p.quit()

@@ -25,7 +25,7 @@
 //	                                   ←      ROOMMADE                     (or nothing within RoomMillis)
 //	SHARE                              →                                   the program exports memory that came by MAP
 //	                                   ←      SHARED + fd                  (or without one: there is none)
-//	                                   ←      FREEZE
+//	                                   ←      [CALM] FREEZE
 //	FROZEN | FAILED (gate open again)  →
 //	                                   ←      THAW | RELEASE
 //	THAWED | RELEASED | FAILED         →
@@ -56,7 +56,7 @@
 package wire
 
 // Version is the protocol version, in HELLO and WELCOME. A program in an image speaks the one that it was made with: a message that
-// only the program begins (SHARE) needs no new one.
+// only the program begins (SHARE), or that its HELLO asks for (CALM), needs no new one. The others stay as they are.
 const Version = 5
 
 const (
@@ -111,6 +111,7 @@ const (
 	TypeAsk      Type = 73
 	TypeUntap    Type = 74
 	TypeShared   Type = 75
+	TypeCalm     Type = 76
 )
 
 // Message is one of the structs of this file, by pointer.
@@ -121,6 +122,7 @@ const (
 	HelloResume  uint32 = 1 << 0 // woken after RELEASE: has no memory, wants MAP … MAPEND
 	HelloReadopt uint32 = 1 << 1 // the previous daemon died; allocations follow with fresh descriptors
 	HelloTrace   uint32 = 1 << 2 // to a recorder: the program is not held, it waits for TAP
+	HelloCalm    uint32 = 1 << 3 // CALM is understood; programs in older images do not
 )
 
 // Hello opens a conversation. One descriptor: the shared page (see Page).
@@ -319,8 +321,11 @@ type Welcome struct {
 }
 
 // Freeze closes the gate. TimeoutMillis (0: 10 s) bounds waiting for calls inside, stream captures and busy devices together.
-// Before, the program runs on for up to CalmMillis until it has waited for the device by itself, and has little under way.
-type Freeze struct{ TimeoutMillis, CalmMillis uint32 }
+type Freeze struct{ TimeoutMillis uint32 }
+
+// Calm says of the next FREEZE: before, the program runs on for up to Millis until it has waited for the device by itself, and has
+// little under way. Only for programs with HelloCalm: there is no answer.
+type Calm struct{ Millis uint32 }
 
 // Flags of Thaw.
 const (
@@ -401,6 +406,7 @@ func (*Room) Type() Type     { return TypeRoom }
 func (*RoomMade) Type() Type { return TypeRoomMade }
 func (*Share) Type() Type    { return TypeShare }
 func (*Shared) Type() Type   { return TypeShared }
+func (*Calm) Type() Type     { return TypeCalm }
 func (*Frozen) Type() Type   { return TypeFrozen }
 func (*Thawed) Type() Type   { return TypeThawed }
 func (*Released) Type() Type { return TypeReleased }
@@ -423,7 +429,7 @@ func messages() []Message {
 	return []Message{
 		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye), new(Room), new(Share),
 		new(Frozen), new(Thawed), new(Released), new(Mapped), new(Failed), new(Done),
-		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade), new(Shared),
+		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade), new(Shared), new(Calm),
 		new(Tap), new(Ask), new(Untap),
 	}
 }
