@@ -47,7 +47,10 @@ static uint64_t u64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; 
 
 static const uint8_t *section(const uint8_t *elf, unsigned i) { return elf + u64(elf + 40) + (uint64_t)i * u16(elf + 58); } /* e_shoff, e_shentsize */
 
-/* The size of an ELF file that has been found good: ptxas puts program headers behind everything else. */
+/*
+ * The size of an ELF file that has been found good, 0: not sure. ptxas puts program headers behind everything else. Some types of its
+ * own are of sections without contents, so such a size is no reason to read behind that.
+ */
 static uint64_t elf_size(const uint8_t *elf)
 {
 	unsigned n = u16(elf + 60); /* e_shnum */
@@ -58,9 +61,12 @@ static uint64_t elf_size(const uint8_t *elf)
 		size = end;
 	for (unsigned i = 1; i < n; i++) {
 		const uint8_t *s = section(elf, i);
-		end = u64(s + 24) + u64(s + 32); /* sh_offset, sh_size */
-		if (u32(s + 4) != 8 && end > size) /* SHT_NOBITS */
-			size = end;
+		uint64_t at = u64(s + 24), bytes = u64(s + 32); /* sh_offset, sh_size */
+		if (u32(s + 4) == 8 || (at + bytes >= at && at + bytes <= size)) /* SHT_NOBITS */
+			continue;
+		if (at + bytes < at || u32(s + 4) >= 0x60000000) /* SHT_LOOS */
+			return 0;
+		size = at + bytes;
 	}
 	return size;
 }
