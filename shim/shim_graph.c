@@ -452,9 +452,13 @@ static void take(struct graph *g, struct graph *fresh)
 	g->incomplete = fresh->incomplete || g->device;
 }
 
+static void changed(void *exec, void *node, int type, const void *params);
+
 /* exec is made of graph: anew, or (update) as before but for its parameters. */
 static CUresult made(CUresult r, void *exec, void *graph, bool device, bool update)
 {
+	if (r != CUDA_SUCCESS && update)
+		changed(exec, NULL, 0, NULL); /* nobody says that none of its nodes was updated before the one that cannot be */
 	if (r != CUDA_SUCCESS || !hf_watching())
 		return r;
 	pthread_mutex_lock(&lock);

@@ -192,6 +192,7 @@ func TestGraphVersionsAsk(t *testing.T) {
 	w.ask(tp, wire.AskWrites)
 	for _, c := range []struct{ line, opaque string }{
 		{"other", ""}, {"kernel 1", "the graph was changed in a way that is not followed"}, {"update", ""},
+		{"fail", "the graph was changed in a way that is not followed"}, {"update", ""},
 	} {
 		g.ok("%s %d", c.line, g.at+16)
 		g.send("launch")

@@ -99,6 +99,10 @@ int main(void)
 			r = shape(&g, n, a);
 			r = r ? r : cuGraphExecUpdate_v2(exec, g, info);
 			r = r ? r : cuGraphDestroy(g);
+		} else if (!strcmp(word, "fail")) { /* an update by a graph of another shape */
+			r = child(&g, a);
+			r = r ? r : cuGraphExecUpdate_v2(exec, g, info) == 910 ? 0 : -1;
+			r = r ? r : cuGraphDestroy(g);
 		} else if (!strcmp(word, "launch")) {
 			r = cuGraphLaunch(exec, stream);
 			r = r ? r : cuStreamSynchronize(stream);
