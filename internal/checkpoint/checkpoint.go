@@ -423,7 +423,12 @@ func (c *capture) stalled(ctx context.Context) error {
 	if c.opt.GPUOnly {
 		err := c.captureFrozen(ctx)
 		for i := range c.watches {
-			err = errors.Join(err, c.arm(ctx, i))
+			bad := c.arm(ctx, i)
+			if bad != nil && c.opt.Mode == snapshot.Auto { // what is written unasked is found by its digest
+				c.env.Log.Warn("not prepared for running again", "pid", c.programs[i].Identity().PID, "err", bad)
+				continue
+			}
+			err = errors.Join(err, bad)
 		}
 		return errors.Join(err, c.t.do("thaw", func() error { return thaw(ctx, c.programs) }))
 	}
