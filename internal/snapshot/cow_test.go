@@ -257,3 +257,124 @@ func TestCowRescue(t *testing.T) {
 		}
 	}
 }
+
+// TestCowInterleavings steps lanes and launches through what they share, in random orders: every chunk is stored once with what it held
+// at the freeze, whatever is written as soon as it may be, no slot is used twice or lost, and all of it ends.
+func TestCowInterleavings(t *testing.T) {
+	for seed := range uint64(20000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		n, slots := 1+rng.IntN(5), rng.IntN(4)
+		table := &chunkTable{addr: make([]cuda.DevicePtr, n), first: []int{0, n}}
+		memory, aside, stored := make([]int, n), make([]int, slots), make([]int, n)
+		all, names := make([]int, n), make([]int, slots)
+		for i := range all {
+			all[i] = i
+		}
+		for i := range names {
+			names[i] = i
+		}
+		c := newCow(n, all, names)
+		lane := func() func() bool { // a step; whether it found nothing to do
+			var chunks, got, from []int
+			phase := 0
+			return func() bool {
+				switch {
+				case phase == 0:
+					if chunks = c.take(1 + rng.IntN(3)); len(chunks) == 0 {
+						return true
+					}
+					got, from = nil, nil
+					for _, i := range chunks {
+						slot := -1
+						if c.state[i] == cowAside {
+							slot = c.slot[i]
+						}
+						from = append(from, slot)
+					}
+					phase = 1
+				case len(got) < len(chunks):
+					k := len(got)
+					if from[k] >= 0 {
+						got = append(got, aside[from[k]])
+					} else {
+						got = append(got, memory[chunks[k]])
+					}
+				case phase == 1:
+					c.arrived(chunks)
+					phase = 2
+				case phase-2 < len(chunks):
+					k := phase - 2
+					phase++
+					if c.checked(chunks[k], got[k] == 0) {
+						break
+					}
+					if got[k] != 0 {
+						t.Fatalf("seed %d: chunk %d was written before it was kept", seed, chunks[k])
+					}
+					stored[chunks[k]]++
+				default:
+					phase = 0
+				}
+				return false
+			}
+		}
+		writes := 0
+		writer := func() func() {
+			var spans []Span
+			var chunks, to, got []int
+			return func() {
+				switch {
+				case spans == nil:
+					at := rng.IntN(n)
+					spans = []Span{{Off: uint64(at) * ChunkSize, Len: uint64(1+rng.IntN(n-at)) * ChunkSize}}
+				case len(got) < len(chunks):
+					k := len(got)
+					got = append(got, memory[chunks[k]])
+					aside[to[k]] = got[k]
+				case len(chunks) > 0: // as moveAside ends
+					c.moving -= len(chunks)
+					for k, i := range chunks {
+						if c.state[i] != cowKept && got[k] != 0 {
+							t.Fatalf("seed %d: chunk %d was written before it was aside", seed, i)
+						}
+					}
+					c.moved(chunks, to)
+					chunks, got = nil, nil
+				default:
+					var wait bool
+					if chunks, to, wait = c.claim(table, spans); len(chunks) == 0 && !wait {
+						writes++
+						for i := range table.chunks(spans) {
+							memory[i] = writes
+						}
+						spans = nil
+					}
+				}
+			}
+		}
+		lanes, writers := []func() bool{lane(), lane()}, []func(){writer(), writer(), writer()}
+		idle := 0 // lanes in a row
+		for step := 0; !c.finished; step++ {
+			if step == 100000 {
+				t.Fatalf("seed %d: no end: states %v, aside %v, free %v, %d moving", seed, c.state, c.aside, c.free, c.moving)
+			}
+			if rng.IntN(2) == 0 {
+				writers[rng.IntN(len(writers))]()
+			} else if k := rng.IntN(len(lanes)); !lanes[k]() {
+				idle = 0
+			} else if idle |= 1 << k; idle == 1<<len(lanes)-1 && c.moving == 0 {
+				if _, err := c.settle(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i, s := range c.state {
+			if s != cowKept || stored[i] != 1 {
+				t.Fatalf("seed %d: chunk %d: state %d, stored %d times", seed, i, s, stored[i])
+			}
+		}
+		if slices.Sort(c.free); !slices.Equal(c.free, names) || len(c.slot) > 0 {
+			t.Fatalf("seed %d: %d slots, free %v, %v in use", seed, slots, c.free, c.slot)
+		}
+	}
+}
