@@ -101,7 +101,7 @@ func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
 func TestHello(t *testing.T) {
 	_, p, h := attach(t, "HOLDFAST_NAME=fred", "HOLDFAST_GPU=soft")
 	e := h.hello
-	if e.Proto != wire.Version || e.Flags != 0 || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
+	if e.Proto != wire.Version || e.Flags != wire.HelloCalm || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
 		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 || e.Driver != 13000 || e.StartTime == 0 {
 		t.Errorf("%+v", e)
 	}
