@@ -115,6 +115,9 @@ const DefaultTimeout = 10 * time.Second
 // calmLimit is how long a checkpoint waits for a moment in which a program has little under way.
 const calmLimit = 2 * time.Second
 
+// watchLimit bounds how long a checkpoint prepares for copying on write that nobody asked for: a program that does not answer is the freeze's to name.
+const watchLimit = time.Minute
+
 // undoTimeout bounds what brings a program back after a failure.
 const undoTimeout = 2 * time.Minute
 
@@ -337,7 +340,13 @@ func each(list []*deviceSnapshot, f func(*deviceSnapshot) error) error {
 func (c *capture) run(ctx context.Context) error {
 	if c.mayCow() {
 		defer c.unwatch(ctx)
-		if err := c.t.do("watch", func() error { return c.watchAll(ctx) }); err != nil {
+		watch, cancel := ctx, func() {}
+		if c.opt.Mode == snapshot.Auto {
+			watch, cancel = context.WithTimeout(ctx, watchLimit)
+		}
+		err := c.t.do("watch", func() error { return c.watchAll(watch) })
+		cancel()
+		if err != nil {
 			if c.opt.Mode == snapshot.Cow || ctx.Err() != nil {
 				return err
 			}
