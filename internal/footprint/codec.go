@@ -9,7 +9,7 @@ import (
 
 // Version changes whenever the analysis, or the form of its summaries, does: summaries of
 // other versions are made anew.
-const Version = 5
+const Version = 6
 
 const magic = "holdfast footprint\n"
 

@@ -245,6 +245,9 @@ func (g *graph) remainders(f *linear) *linear {
 			}
 			m = v.args[1].f.c
 			mod = variable{kind: v.kind + (vRemU - vDivU), w: v.w, args: v.args}
+			if d, ok := g.constant(m); !ok || d == 0 {
+				mod.imm = 1 // not the one of B % m: with m = 0 that has all its bits set, and this is B
+			}
 		default:
 			continue
 		}

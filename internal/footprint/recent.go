@@ -81,7 +81,7 @@ const (
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	pl := s.prog.plan
-	if pl == nil || !pl.repeats || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, pl.least) {
+	if pl == nil || !pl.repeats || s.refused != NoCause && s.opaque || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, pl.least) {
 		r.Misses++
 		s.Evaluate(l, in)
 		return

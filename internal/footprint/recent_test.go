@@ -175,3 +175,44 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A kernel of which nothing is known has no program, also when its summary was read. What an Instance held before is not taken for
+// what it does.
+func TestRecentOpaque(t *testing.T) {
+	b, err := Opaque("k", nil).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Summary
+	if err := s.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	second := summarised(t, "other", `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry other(.param .u64 a, .param .u64 b) {
+	.reg .b64 %rd<3>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u64 %rd2, [b];
+	ld.global.u32 %r1, [%rd1];
+	st.global.u32 [%rd2], %r1;
+	ret;
+}
+`)
+	l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}}
+	l.Params = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 1<<40), 1<<41)
+	for _, used := range []bool{false, true} {
+		var recent Recent
+		var one, other Instance
+		if used {
+			recent.Evaluate(second, l, &one)
+		}
+		s.Evaluate(l, &other)
+		for range 2 {
+			if recent.Evaluate(&s, l, &one); different(&one, &other) != "" {
+				t.Errorf("used before: %v: %s", used, different(&one, &other))
+			}
+		}
+	}
+}

@@ -128,3 +128,43 @@ func TestCheckTables(t *testing.T) {
 		t.Error("a summary with words of one bit is accepted")
 	}
 }
+
+// A remainder by 0 has all its bits set, and x - x/m*m is x where m is 0: the two are not one number in all launches.
+func TestRemainderByZero(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		written := "rem.s32 %r3, %r2, %r1;"
+		if same {
+			written = "mov.u32 %r3, %r6;"
+		}
+		s := summarised(t, "remainder", `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 m)
+{
+	.reg .b64 %rd<6>;
+	.reg .b32 %r<9>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u32 %r1, [m];
+	mov.u32 %r2, %tid.x;
+	div.s32 %r4, %r2, %r1;
+	mul.lo.s32 %r5, %r4, %r1;
+	sub.s32 %r6, %r2, %r5;
+	`+written+`
+	mul.wide.s32 %rd2, %r3, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	mul.wide.s32 %rd4, %r6, 4;
+	add.s64 %rd5, %rd1, %rd4;
+	st.global.u32 [%rd3], 5;
+	ld.global.u32 %r7, [%rd5];
+	add.s32 %r8, %r7, 1;
+	st.global.u32 [%rd5], %r8;
+	ret;
+}
+`)
+		l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Params: []byte{5: 1, 11: 0}}
+		var in Instance
+		if s.Evaluate(l, &in); (in.Verdict == Idempotent) != same {
+			t.Errorf("the same number: %v: %v", same, in.Verdict)
+		}
+	}
+}
