@@ -189,6 +189,11 @@ void hf_gate_open(void);
  */
 uint64_t hf_gate_calm(uint64_t deadline);
 bool hf_asked(void);
+/*
+ * From inside a call, without any lock: if the gate is closed, leaves the call and comes back when it is open. For calls that wait for what
+ * only the control thread brings about, which does nothing else while it freezes.
+ */
+bool hf_step_aside(void);
 void hf_gate_watch(bool on);   /* what open means from now on */
 uint64_t hf_launches(void);
 uint32_t hf_waiting(void);

@@ -213,6 +213,16 @@ uint64_t hf_gate_calm(uint64_t deadline)
 	return calm_at;
 }
 
+bool hf_step_aside(void)
+{
+	if (hf_page.gate != HF_GATE_CLOSED || hf_depth != 1)
+		return false;
+	uint32_t call = hf_slot->call;
+	hf_leave(hf_slot);
+	hf_enter(call);
+	return true;
+}
+
 static struct hf_slot *inside(void)
 {
 	struct hf_slot *found = NULL;

@@ -409,9 +409,11 @@ CUresult hf_take_wait(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, voi
 		if (r != CUDA_ERROR_OUT_OF_MEMORY)
 			return r;
 		/* Freed memory exists until the daemon has closed its descriptor too, a moment later. */
-		if (round < 20 && hf_recent_free())
+		if (hf_step_aside())
+			round = -1, asked = false;
+		else if (round < 20 && hf_recent_free())
 			nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
-		else if (asked || !(asked = hf_room(bytes < HF_SMALL ? HF_GRANULE : bytes, device)))
+		else if (asked || (!(asked = hf_room(bytes < HF_SMALL ? HF_GRANULE : bytes, device)) && !hf_step_aside()))
 			return r;
 	}
 }

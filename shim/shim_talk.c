@@ -137,7 +137,7 @@ bool hf_recent_free(void)
 
 /*
  * The control thread sends the question and takes the answer. It may have been told to freeze meanwhile and wait for us: then
- * there is no answer, and we leave at once.
+ * there is no answer, and we leave at once; the caller steps aside and asks again.
  */
 static uint32_t room_asked, room_done; /* the last question, the last answer (futex) */
 

@@ -91,9 +91,11 @@ CUresult hf_cuMemCreate(void *handle, size_t size, void *prop, unsigned long lon
 			pthread_mutex_lock(&hf_mem_lock);
 			hf_pool_sweep(true);
 			pthread_mutex_unlock(&hf_mem_lock);
-		} else if (round <= 20 && hf_recent_free())
+		} else if (hf_step_aside())
+			round = 0, asked = false;
+		else if (round <= 20 && hf_recent_free())
 			nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
-		else if (asked || !(asked = hf_room(size, p->location.id)))
+		else if (asked || (!(asked = hf_room(size, p->location.id)) && !hf_step_aside()))
 			return r;
 	}
 	if (r != CUDA_SUCCESS) {

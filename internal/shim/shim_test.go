@@ -244,14 +244,19 @@ func TestRoom(t *testing.T) {
 	if f.GateNanos > wire.RoomMillis*1e6/2 {
 		t.Errorf("the gate took %d µs to close", f.GateNanos/1000)
 	}
-	if r := p.line(); !strings.HasPrefix(r, "2 ") {
-		t.Errorf("when frozen: %s", r)
-	}
 	answer(m)                                                           // too late
 	if err := h.c.Send(0, &wire.RoomMade{ID: m.ID + 100}); err != nil { // to nobody
 		t.Fatal(err)
 	}
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	// The program has not noticed: it asks again.
+	m = question(2000 * mib)
+	set(4000 * mib)
+	answer(m)
+	if r := p.line(); !strings.HasPrefix(r, "0 ") {
+		t.Errorf("after a freeze: %s", r)
+	}
+	set(16 * mib)
 	// No answer, or no daemon: there is no memory.
 	p.send("alloc %d", 2000*mib)
 	question(2000 * mib)
@@ -266,7 +271,7 @@ func TestRoom(t *testing.T) {
 	}
 	h = d.take()
 	h.until("ADOPTED", func() bool { return h.adopted != nil })
-	if len(h.rooms) != 0 || asked != 9 {
+	if len(h.rooms) != 0 || asked != 10 {
 		t.Errorf("%d questions", asked+len(h.rooms))
 	}
 	p.quit()
