@@ -135,7 +135,16 @@ func (s *Snapshot) precopy(ctx context.Context, sink Sink) error {
 		return err
 	}
 	s.stats.PrecopyHaveNs += lap(&t)
-	if s.opts.Mode == Cow {
+	if s.opts.Mode == Auto && s.opts.MayCow {
+		room, err := s.room()
+		if err != nil {
+			return err
+		}
+		if room < len(need) {
+			s.stats.Mode, s.stats.Why = Cow, fmt.Sprintf("free device memory holds %d of %d chunks that must be kept", room, len(need))
+		}
+	}
+	if s.stats.Mode == Cow {
 		err := s.addSlots(min(len(need), len(before)/cowShare+1))
 		s.stats.PrecopyReserveNs += lap(&t)
 		return err
@@ -148,17 +157,15 @@ func (s *Snapshot) precopy(ctx context.Context, sink Sink) error {
 		s.stats.PrecopyReserveNs += lap(&t)
 		s.chooseMode(len(need))
 	}
-	switch s.stats.Mode {
-	case Cow:
-	case Recopy:
+	if s.stats.Mode == Recopy {
 		err = s.precopyDrain(ctx, sink, need, before)
-	default:
+	} else {
 		err = s.precopyStage(ctx, sink, need, before)
 	}
 	return err
 }
 
-// chooseMode settles on a mode after the room for staging is known.
+// chooseMode settles on Stage or Recopy after the room for staging is known.
 func (s *Snapshot) chooseMode(need int) {
 	switch {
 	case len(s.slots) >= need:
@@ -166,9 +173,6 @@ func (s *Snapshot) chooseMode(need int) {
 		if s.opts.Mode == Auto {
 			s.stats.Why = "free device memory holds a copy of all that must be kept"
 		}
-	case s.opts.Mode == Auto && s.opts.MayCow:
-		s.stats.Mode = Cow
-		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept", len(s.slots), need)
 	case len(s.slots) > 0:
 		s.stats.Mode = Stage
 		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept; the rest is drained first", len(s.slots), need)
@@ -686,16 +690,12 @@ func (s *Snapshot) Close() error {
 func (s *Snapshot) addSlots(n int) error {
 	// Blocks, so that memory can be used up to a little when others allocate at the same time.
 	const blockChunks = (4 << 30) / ChunkSize
+	room, err := s.room()
+	if err != nil {
+		return err
+	}
 	return s.e.gpu.do(func() error {
-		free, _, err := s.e.drv.MemInfo()
-		if err != nil {
-			return err
-		}
-		room := free - min(free, s.e.reserve)
-		if s.opts.MaxStaging > 0 {
-			room = min(room, s.opts.MaxStaging-min(s.opts.MaxStaging, s.stats.StagingBytes))
-		}
-		for n = min(n, int(room/ChunkSize)); n > 0; {
+		for n = min(n, room); n > 0; {
 			chunks := min(n, blockChunks)
 			m, err := s.e.allocate(uint64(chunks) * ChunkSize)
 			if errors.Is(err, cuda.ErrOutOfMemory) {
@@ -714,6 +714,20 @@ func (s *Snapshot) addSlots(n int) error {
 		}
 		return nil
 	})
+}
+
+// room is for how many chunks there is device memory to stage in.
+func (s *Snapshot) room() (chunks int, err error) {
+	var free uint64
+	err = s.e.gpu.do(func() (err error) {
+		free, _, err = s.e.drv.MemInfo()
+		return err
+	})
+	room := free - min(free, s.e.reserve)
+	if s.opts.MaxStaging > 0 {
+		room = min(room, s.opts.MaxStaging-min(s.opts.MaxStaging, s.stats.StagingBytes))
+	}
+	return int(room / ChunkSize), err
 }
 
 // addresses returns where the chunks are.
