@@ -191,9 +191,10 @@ uint64_t hf_gate_calm(uint64_t deadline);
 bool hf_asked(void);
 /*
  * From inside a call, without any lock: if the gate is closed, leaves the call and comes back when it is open. For calls that wait for what
- * only the control thread brings about, which does nothing else while it freezes.
+ * only the control thread brings about, which does nothing else while it freezes. times: how often the call has done so; a few times are
+ * enough, or a program that is frozen all the time would never be told that there is no memory.
  */
-bool hf_step_aside(void);
+bool hf_step_aside(unsigned *times);
 void hf_gate_watch(bool on);   /* what open means from now on */
 uint64_t hf_launches(void);
 uint32_t hf_waiting(void);

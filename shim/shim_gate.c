@@ -213,10 +213,11 @@ uint64_t hf_gate_calm(uint64_t deadline)
 	return calm_at;
 }
 
-bool hf_step_aside(void)
+bool hf_step_aside(unsigned *times)
 {
-	if (hf_page.gate != HF_GATE_CLOSED || hf_depth != 1)
+	if (hf_page.gate != HF_GATE_CLOSED || hf_depth != 1 || *times >= 4)
 		return false;
+	++*times;
 	uint32_t call = hf_slot->call;
 	hf_leave(hf_slot);
 	hf_enter(call);

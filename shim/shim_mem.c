@@ -398,6 +398,7 @@ CUresult hf_take(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, void *po
 CUresult hf_take_wait(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, void *pool, bool keep)
 {
 	bool asked = false;
+	unsigned aside = 0;
 	for (int round = 0;; round++) {
 		int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: a capture elsewhere is no reason to refuse memory */
 		bool relaxed = hf_captures() && real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
@@ -409,11 +410,11 @@ CUresult hf_take_wait(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, voi
 		if (r != CUDA_ERROR_OUT_OF_MEMORY)
 			return r;
 		/* Freed memory exists until the daemon has closed its descriptor too, a moment later. */
-		if (hf_step_aside())
-			round = -1, asked = false;
+		if (hf_step_aside(&aside))
+			asked = false;
 		else if (round < 20 && hf_recent_free())
 			nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
-		else if (asked || (!(asked = hf_room(bytes < HF_SMALL ? HF_GRANULE : bytes, device)) && !hf_step_aside()))
+		else if (asked || (!(asked = hf_room(bytes < HF_SMALL ? HF_GRANULE : bytes, device)) && !hf_step_aside(&aside)))
 			return r;
 	}
 }

@@ -86,16 +86,17 @@ CUresult hf_cuMemCreate(void *handle, size_t size, void *prop, unsigned long lon
 	CUhandle h = 0;
 	CUresult r;
 	bool asked = false;
+	unsigned aside = 0;
 	for (int round = 0; (r = hf_physical(&h, size, p->location.id, p)) == CUDA_ERROR_OUT_OF_MEMORY; round++) {
 		if (round == 0) {
 			pthread_mutex_lock(&hf_mem_lock);
 			hf_pool_sweep(true);
 			pthread_mutex_unlock(&hf_mem_lock);
-		} else if (hf_step_aside())
-			round = 0, asked = false;
+		} else if (hf_step_aside(&aside))
+			asked = false;
 		else if (round <= 20 && hf_recent_free())
 			nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
-		else if (asked || (!(asked = hf_room(size, p->location.id)) && !hf_step_aside()))
+		else if (asked || (!(asked = hf_room(size, p->location.id)) && !hf_step_aside(&aside)))
 			return r;
 	}
 	if (r != CUDA_SUCCESS) {
