@@ -73,13 +73,7 @@ func (c *capture) arm(ctx context.Context, program int) error {
 	}
 	w := c.watches[program]
 	missing := func(e *foresee.Effect) map[*deviceSnapshot][]snapshot.Span {
-		spans := regionSpans(where, program, w.spans(nil, e, false))
-		for d, list := range spans {
-			if d.snap.Kept(list) {
-				delete(spans, d)
-			}
-		}
-		return spans
+		return regionSpans(where, program, w.spans(nil, e, false), func(d *deviceSnapshot, list []snapshot.Span) bool { return d.snap.Kept(list) })
 	}
 	g := gate{settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
 	g.read = func(sp foresee.Span, b []byte) error {

@@ -83,13 +83,7 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 		}
 		watches = append(watches, w)
 		missing := func(e *foresee.Effect) map[*snapshot.Filling][]snapshot.Span {
-			spans := regionSpans(where, i, w.spans(nil, e, true))
-			for f, list := range spans {
-				if f.Ready(list) {
-					delete(spans, f)
-				}
-			}
-			return spans
+			return regionSpans(where, i, w.spans(nil, e, true), (*snapshot.Filling).Ready)
 		}
 		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
 		g.act = func(t *task) {
@@ -199,7 +193,7 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 		return err
 	}
 	for i, w := range watches {
-		_, guesses, known := w.foresight()
+		guesses, known := w.foresight()
 		r.res.Guesses, r.res.Known = r.res.Guesses+guesses, r.res.Known+known
 		id := r.programs[i].Identity()
 		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {

@@ -74,7 +74,7 @@ func (c *capture) commit() error {
 		c.env.Log.Debug("snapshot", "stats", st)
 	}
 	for _, w := range c.watches {
-		_, guesses, known := w.foresight()
+		guesses, known := w.foresight()
 		r.Guesses, r.Known = r.Guesses+guesses, r.Known+known
 	}
 	if len(c.snaps) == 0 {

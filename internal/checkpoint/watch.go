@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -172,11 +173,11 @@ func shares(p *process.Program) bool {
 	return slices.ContainsFunc(p.Caveats(), func(c wire.Caveat) bool { return c.Flags&wire.CaveatBlocksFull != 0 })
 }
 
-// foresight says how many pieces of work asked, of how many the effect was a guess, and how many were foreseen with contents of memory.
-func (w *watch) foresight() (asked, guesses, known int) {
+// foresight says of how many pieces of work the effect was a guess, and how many were foreseen with contents of memory.
+func (w *watch) foresight() (guesses, known int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked, w.guesses, w.foreseen.Used()
+	return w.guesses, w.foreseen.Used()
 }
 
 // spans appends what the effect touches in allocations: what it writes, and if reads is set what it reads.
@@ -216,14 +217,16 @@ type place struct {
 	block   uint64
 }
 
-// regionSpans sorts spans of one program by what has their memory. What nobody has is left out: it was allocated later.
-func regionSpans[T comparable](where map[place]regionOf[T], program int, list []foresee.Span) map[T][]snapshot.Span {
+// regionSpans sorts spans of one program by what has their memory, and leaves out whose spans are all settled. What nobody has is left
+// out, too: it was allocated later.
+func regionSpans[T comparable](where map[place]regionOf[T], program int, list []foresee.Span, settled func(T, []snapshot.Span) bool) map[T][]snapshot.Span {
 	out := map[T][]snapshot.Span{}
 	for _, sp := range list {
 		if r, ok := where[place{program, sp.Block}]; ok {
 			out[r.of] = append(out[r.of], snapshot.Span{Region: r.index, Off: sp.Off, Len: sp.Len})
 		}
 	}
+	maps.DeleteFunc(out, settled)
 	return out
 }
 

@@ -67,7 +67,7 @@ func evaluations(b *testing.B) []evaluation {
 		if which != "" && which != a.Name {
 			continue
 		}
-		j := &job{Measurement: m, ctx: b.Context(), a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+		j := m.newJob(b.Context(), a)
 		for i := range a.Launches {
 			l := &a.Launches[i]
 			if l.Module == "" {

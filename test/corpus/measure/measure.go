@@ -77,7 +77,7 @@ func (m *Measurement) first(key string) bool {
 
 // Application measures every launch of an application.
 func (m *Measurement) Application(ctx context.Context, a *corpus.Application) error {
-	j := &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+	j := m.newJob(ctx, a)
 	j.recorded = make([]recorded, len(a.Launches))
 	j.tables = newTables(a)
 	if j.contents, j.err = j.known(j.tables); j.err != nil {
@@ -121,6 +121,10 @@ type job struct {
 	tables      *tables
 	done        int
 	err         error
+}
+
+func (m *Measurement) newJob(ctx context.Context, a *corpus.Application) *job {
+	return &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
 }
 
 func (j *job) work() {

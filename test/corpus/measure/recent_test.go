@@ -26,7 +26,7 @@ func TestRecent(t *testing.T) {
 			continue
 		}
 		var recent footprint.Recent
-		j := &job{Measurement: m, ctx: t.Context(), a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+		j := m.newJob(t.Context(), a)
 		compare := func(l *corpus.Launch, s *footprint.Summary, fl *footprint.Launch) {
 			recent.Evaluate(s, fl, &one)
 			s.Evaluate(fl, &other)
