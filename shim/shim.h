@@ -178,7 +178,7 @@ static inline __attribute__((always_inline)) void hf_wait_end(void)
 	if (HF_UNLIKELY(hf_calm_wanted))
 		hf_calm();
 }
-int hf_page_share(void);     /* backs the page by a memfd; returns its descriptor or -errno */
+void hf_page_share(int *fd); /* backs the page by a memfd; its descriptor, or -1, in *fd before another thread can fork */
 void hf_page_unshare(void);  /* backs it by private memory again, same contents */
 /* Closes the gate and waits until nobody is inside; NULL, or the name of the call that did not end in time. */
 const char *hf_gate_close(uint64_t deadline);

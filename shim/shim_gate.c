@@ -266,16 +266,14 @@ uint64_t hf_launches(void)
 	return n;
 }
 
-int hf_page_share(void)
+void hf_page_share(int *into)
 {
-	int fd = (int)syscall(SYS_memfd_create, "holdfast", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
 	int e = 0;
-	pthread_mutex_lock(&slot_lock);
+	pthread_mutex_lock(&slot_lock); /* fork holds it as well: a child knows the descriptor */
+	int fd = (int)syscall(SYS_memfd_create, "holdfast", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	hf_page.magic = HF_PAGE_MAGIC;
 	hf_page.version = HF_VERSION;
-	if (ftruncate(fd, HF_PAGE_SIZE) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (fd < 0 || ftruncate(fd, HF_PAGE_SIZE) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		e = errno;
 	else {
 		size_t used = HF_PAGE_SLOTS + hf_page.slots * sizeof(struct hf_slot);
@@ -289,12 +287,12 @@ int hf_page_share(void)
 		if (!e && mmap(&hf_page, HF_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 			e = errno;
 	}
-	pthread_mutex_unlock(&slot_lock);
-	if (e) {
+	if (e && fd >= 0) {
 		close(fd);
-		return -e;
+		fd = -1;
 	}
-	return fd;
+	*into = fd;
+	pthread_mutex_unlock(&slot_lock);
 }
 
 void hf_page_unshare(void)

@@ -41,6 +41,22 @@ static enum { RUNNING, FROZEN, RELEASED } state; /* RELEASED: memory is (partly)
 static uint64_t frozen_since;
 static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
 
+/*
+ * A child has none of our descriptors. Those that no variable names yet, or no longer, exist only under fd_lock, which fork waits for;
+ * one that the control thread has on its way, received or about to be sent, is in passing_fd meanwhile. Nothing waits under fd_lock.
+ */
+static pthread_mutex_t fd_lock = PTHREAD_MUTEX_INITIALIZER;
+static int passing_fd = -1;
+
+static void close_fd(int *fd)
+{
+	pthread_mutex_lock(&fd_lock);
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+	pthread_mutex_unlock(&fd_lock);
+}
+
 /* ---- what is to be told ---- */
 
 struct item { struct item *next; uint64_t alloc; size_t len; uint8_t packet[]; }; /* alloc: ALLOC of that id, exported when sent */
@@ -235,20 +251,19 @@ void hf_share_end(struct hf_sharer *me)
 	pthread_mutex_unlock(&box_lock);
 }
 
-static void shared(const struct hf_msg_shared *m, int fd)
+static void shared(const struct hf_msg_shared *m)
 {
 	pthread_mutex_lock(&box_lock);
 	for (struct hf_sharer *s = sharers; s; s = s->next)
 		if (s->asked && s->id == m->id && !s->done) {
-			s->fd = fd;
-			fd = -1;
+			s->fd = passing_fd;
+			passing_fd = -1; /* fork holds box_lock as well */
 			s->done = 1; /* its thread goes on when it has the lock */
 			syscall(SYS_futex, &s->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 			break;
 		}
 	pthread_mutex_unlock(&box_lock);
-	if (fd >= 0)
-		close(fd); /* nobody waits for it any more */
+	close_fd(&passing_fd); /* if nobody waits for it any more */
 }
 
 /* The conversation is over: the next daemon is asked anew, and what this one gave may be of memory that is replaced meanwhile. */
@@ -387,19 +402,32 @@ static bool send_packet(const uint8_t *p, size_t len, int fd)
 	return n == (ssize_t)len;
 }
 
-/* One packet into buffer; its length, 0 when the daemon is gone, -1 when it broke the rules. At most one descriptor is kept. */
-static ssize_t recv_packet(int *fd)
+/*
+ * One packet into buffer; its length, 0 when the daemon is gone or says nothing for timeout_ms (-1: for ever), -1 when it broke the rules.
+ * One descriptor is kept, in passing_fd.
+ */
+static ssize_t recv_packet(int timeout_ms)
 {
 	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(int) * (HF_MAX_FDS + 1))]; } control;
 	struct iovec v = { buffer, sizeof buffer };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room };
+	struct msghdr m;
 	ssize_t n;
-	*fd = -1;
-	do
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return 0;
+	do {
+		struct pollfd p = { sock, POLLIN, 0 };
+		int ready = poll(&p, 1, timeout_ms);
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0)
+			return 0;
+		pthread_mutex_lock(&fd_lock);
+		m = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room };
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		if (n > 0)
+			break;
+		pthread_mutex_unlock(&fd_lock);
+		if (n == 0 || (errno != EINTR && errno != EAGAIN))
+			return 0;
+	} while (true);
 	bool bad = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -407,18 +435,17 @@ static ssize_t recv_packet(int *fd)
 		for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= c->cmsg_len; i++) {
 			int got;
 			memcpy(&got, CMSG_DATA(c) + i * sizeof got, sizeof got);
-			if (*fd < 0)
-				*fd = got;
+			if (passing_fd < 0)
+				passing_fd = got;
 			else {
 				close(got);
 				bad = true;
 			}
 		}
 	}
-	if (bad && *fd >= 0) {
-		close(*fd);
-		*fd = -1;
-	}
+	pthread_mutex_unlock(&fd_lock);
+	if (bad)
+		close_fd(&passing_fd);
 	return bad ? -1 : n;
 }
 
@@ -482,6 +509,7 @@ static bool tell_alloc(uint64_t id)
 		if (fd < 0)
 			b->queued = false;
 	}
+	passing_fd = fd; /* fork holds hf_mem_lock as well */
 	pthread_mutex_unlock(&hf_mem_lock);
 	if (!there)
 		return true; /* freed meanwhile; its FREE follows */
@@ -493,7 +521,7 @@ static bool tell_alloc(uint64_t id)
 	}
 	hf_caveat_gone(HF_CAVEAT_DRIVER_MEMORY, m.va ? m.va : m.id);
 	bool ok = send_packet(p, hf_put_alloc(p, sizeof p, 0, &m), fd);
-	close(fd);
+	close_fd(&passing_fd);
 	return ok;
 }
 
@@ -561,11 +589,14 @@ static void tell_all(void)
 static uint64_t start_time(void)
 {
 	char text[1024];
+	ssize_t n = -1;
+	pthread_mutex_lock(&fd_lock);
 	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
+	if (fd >= 0) {
+		n = read(fd, text, sizeof text - 1);
+		close(fd);
+	}
+	pthread_mutex_unlock(&fd_lock);
 	if (n <= 0)
 		return 0;
 	text[n] = 0;
@@ -601,12 +632,7 @@ static bool say_hello(uint32_t flags)
 	return send_packet(buffer, hf_put_hello(buffer, sizeof buffer, 0, &m), page_fd);
 }
 
-static void hang_up(void)
-{
-	if (sock >= 0)
-		close(sock);
-	sock = -1;
-}
+static void hang_up(void) { close_fd(&sock); }
 
 /* Connects, says hello, waits for WELCOME; 0 or why not. */
 static const char *call_daemon(uint32_t flags)
@@ -614,7 +640,9 @@ static const char *call_daemon(uint32_t flags)
 	static char why[128];
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	memcpy(a.sun_path, socket_path, sizeof a.sun_path);
+	pthread_mutex_lock(&fd_lock);
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pthread_mutex_unlock(&fd_lock);
 	if (sock < 0 || connect(sock, (struct sockaddr *)&a, sizeof a) < 0) {
 		snprintf(why, sizeof why, "%s", strerror(errno));
 		hang_up();
@@ -627,24 +655,18 @@ static const char *call_daemon(uint32_t flags)
 		hang_up();
 		return "the daemon belongs to another user";
 	}
-	struct timeval limit = { 10, 0 };
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-	int fd;
 	struct hf_in in;
 	uint32_t type;
 	uint64_t seq;
 	struct hf_msg_welcome w;
-	ssize_t n = say_hello(flags) ? recv_packet(&fd) : 0;
-	if (n > 0 && fd >= 0)
-		close(fd);
+	ssize_t n = say_hello(flags) ? recv_packet(10000) : 0;
+	close_fd(&passing_fd); /* a WELCOME brings none */
 	if (n <= 0 || !hf_open(buffer, (size_t)n, &in, &type, &seq) || type != HF_TYPE_WELCOME || !hf_get_welcome(&in, &w) ||
 	    w.proto != HF_VERSION) {
 		hang_up();
 		return n <= 0 ? "it did not welcome us" : "it speaks another version";
 	}
 	memcpy(token, w.token, sizeof token);
-	limit.tv_sec = 0;
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	return NULL;
 }
 
@@ -811,11 +833,9 @@ static bool release(uint64_t seq)
 	/* Nothing of ours may be open when the process is dumped; the socket goes last, so that its end says that all is closed. */
 	box_close();
 	hf_page_unshare();
-	close(page_fd);
-	page_fd = -1;
+	close_fd(&page_fd);
 	pthread_mutex_lock(&box_lock);
-	close(wake_fd);
-	wake_fd = -1;
+	close_fd(&wake_fd);
 	pthread_mutex_unlock(&box_lock);
 	m.nanos = hf_now() - start;
 	uint8_t p[128];
@@ -839,8 +859,9 @@ static void map_failed(CUresult r, const char *format, ...)
 	va_end(ap);
 }
 
-static void map(const struct hf_msg_map *m, int fd)
+static void map(const struct hf_msg_map *m)
 {
+	int fd = passing_fd;
 	pthread_mutex_lock(&hf_mem_lock);
 	struct hf_block *b = hf_block_by_id(m->id);
 	if (!b)
@@ -871,8 +892,7 @@ static void map(const struct hf_msg_map *m, int fd)
 			hf_pop();
 	}
 	pthread_mutex_unlock(&hf_mem_lock);
-	if (fd >= 0)
-		close(fd);
+	close_fd(&passing_fd);
 }
 
 static bool map_end(uint64_t seq, uint64_t start)
@@ -1035,20 +1055,19 @@ static bool done(uint64_t seq)
 	return send_packet(p, hf_put_done(p, sizeof p, seq, &m), -1);
 }
 
-static bool tap(struct hf_in *in, uint64_t seq, int fd)
+static bool tap(struct hf_in *in, uint64_t seq)
 {
 	struct hf_msg_tap m;
-	bool ok = hf_get_tap(in, &m) && fd >= 0;
+	bool ok = hf_get_tap(in, &m) && passing_fd >= 0;
 	if (!ok)
 		failed(seq, HF_FAILED_PROTOCOL, 0, "TAP: no descriptor, or malformed");
 	else if (state == RELEASED)
 		ok = failed(seq, HF_FAILED_STATE, 0, "TAP: the program has not got its memory");
-	else if (!hf_tap_attach(fd, m.flags & HF_TAP_RECORD, !(m.flags & HF_TAP_NO_CODE)))
+	else if (!hf_tap_attach(passing_fd, m.flags & HF_TAP_RECORD, !(m.flags & HF_TAP_NO_CODE)))
 		ok = failed(seq, HF_FAILED_PROTOCOL, 0, "TAP: the tap cannot be mapped: %s", strerror(errno));
 	else
 		ok = done(seq);
-	if (fd >= 0)
-		close(fd);
+	close_fd(&passing_fd);
 	return ok;
 }
 
@@ -1066,26 +1085,24 @@ static const char *call_recorder(void)
 	struct hf_in in;
 	uint32_t type;
 	uint64_t seq;
-	int fd;
 	bool closed = hf_gate_close(hf_now() + 1000000000u) == NULL; /* see provide */
-	page_fd = closed ? hf_page_share() : -1;
+	if (closed)
+		hf_page_share(&page_fd);
 	hf_gate_open();
 	if (page_fd < 0)
 		return "its page cannot be shared";
 	const char *why = call_daemon(HF_HELLO_TRACE);
-	close(page_fd);
-	page_fd = -1;
+	close_fd(&page_fd);
 	if (why)
 		return why;
-	ssize_t n = recv_packet(&fd);
+	ssize_t n = recv_packet(-1);
 	if (n <= 0 || !hf_open(buffer, (size_t)n, &in, &type, &seq) || type != HF_TYPE_TAP) {
-		if (n > 0 && fd >= 0)
-			close(fd);
+		close_fd(&passing_fd);
 		hang_up();
 		return "it sends no tap";
 	}
 	recorded = true;
-	if (!tap(&in, seq, fd) || !hf_tapped) {
+	if (!tap(&in, seq) || !hf_tapped) {
 		hang_up();
 		recorded = false;
 		return "its tap cannot be used";
@@ -1100,16 +1117,14 @@ static uint64_t map_start;
 /* One packet of the daemon; false: hang up. */
 static bool obey(void)
 {
-	int fd;
-	ssize_t n = recv_packet(&fd);
+	ssize_t n = recv_packet(-1);
 	struct hf_in in;
 	uint32_t type;
 	uint64_t seq = 0;
 	if (n == 0)
 		return false;
 	if (n < 0 || !hf_open(buffer, (size_t)n, &in, &type, &seq)) {
-		if (fd >= 0)
-			close(fd);
+		close_fd(&passing_fd);
 		failed(seq, HF_FAILED_PROTOCOL, 0, "a packet of the daemon is malformed");
 		return false;
 	}
@@ -1120,28 +1135,25 @@ static bool obey(void)
 	struct hf_msg_roommade room;
 	struct hf_msg_map m;
 	if (ending) { /* the driver is none of ours any more */
-		if (fd >= 0)
-			close(fd);
+		close_fd(&passing_fd);
 		return failed(seq, HF_FAILED_STATE, 0, "the program is ending");
 	}
 	if (type == HF_TYPE_MAP) {
 		if (!hf_get_map(&in, &m) || state != RELEASED) {
-			if (fd >= 0)
-				close(fd);
+			close_fd(&passing_fd);
 			return failed(seq, state == RELEASED ? HF_FAILED_PROTOCOL : HF_FAILED_STATE, 0, "MAP: the program has its memory");
 		}
-		map(&m, fd);
+		map(&m);
 		return true;
 	}
 	if (type == HF_TYPE_TAP)
-		return tap(&in, seq, fd);
+		return tap(&in, seq);
 	struct hf_msg_shared share;
 	if (type == HF_TYPE_SHARED && hf_get_shared(&in, &share)) {
-		shared(&share, fd);
+		shared(&share);
 		return true;
 	}
-	if (fd >= 0)
-		close(fd);
+	close_fd(&passing_fd);
 	switch (type) {
 	case HF_TYPE_ASK:
 		if (!hf_get_ask(&in, &ask))
@@ -1232,9 +1244,8 @@ static void converse(void)
 static bool provide(void)
 {
 	if (wake_fd < 0) {
-		int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		pthread_mutex_lock(&box_lock);
-		wake_fd = fd;
+		pthread_mutex_lock(&box_lock); /* fork holds it as well */
+		wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		pthread_mutex_unlock(&box_lock);
 	}
 	if (page_fd < 0) {
@@ -1244,7 +1255,7 @@ static bool provide(void)
 			hf_gate_open();
 			return false;
 		}
-		page_fd = hf_page_share();
+		hf_page_share(&page_fd);
 		if (!closed)
 			hf_gate_open();
 	}
@@ -1289,9 +1300,8 @@ static void *control(void *arg)
 	pthread_mutex_unlock(&attach_lock);
 	if (why) {
 		warn("no daemon at %s (%s): this program runs unheld", socket_path, why);
-		close(page_fd); /* the mapping stays; nobody reads it */
-		close(wake_fd);
-		page_fd = wake_fd = -1;
+		close_fd(&page_fd); /* the mapping stays; nobody reads it */
+		close_fd(&wake_fd);
 		return NULL;
 	}
 	if (adopted())
@@ -1354,24 +1364,26 @@ static void fork_prepare(void)
 {
 	pthread_mutex_lock(&attach_lock);
 	hf_graph_fork_prepare();
-	pthread_mutex_lock(&hf_ctx_lock);
 	hf_code_fork_prepare();
 	pthread_mutex_lock(&hf_mem_lock);
+	pthread_mutex_lock(&hf_ctx_lock); /* the control thread looks for a context while it has hf_mem_lock */
 	hf_tap_fork_prepare();
 	hf_gate_fork_prepare();
 	pthread_mutex_lock(&caveat_lock);
 	pthread_mutex_lock(&box_lock);
+	pthread_mutex_lock(&fd_lock);
 }
 
 static void fork_parent(void)
 {
+	pthread_mutex_unlock(&fd_lock);
 	pthread_mutex_unlock(&box_lock);
 	pthread_mutex_unlock(&caveat_lock);
 	hf_gate_fork_parent();
 	hf_tap_fork_parent();
+	pthread_mutex_unlock(&hf_ctx_lock);
 	pthread_mutex_unlock(&hf_mem_lock);
 	hf_code_fork_parent();
-	pthread_mutex_unlock(&hf_ctx_lock);
 	hf_graph_fork_parent();
 	pthread_mutex_unlock(&attach_lock);
 }
@@ -1393,15 +1405,16 @@ static void fork_child(void)
 	hf_globals_fork_child();
 	pthread_mutex_init(&attach_lock, NULL);
 	pthread_mutex_init(&box_lock, NULL);
+	pthread_mutex_init(&fd_lock, NULL);
 	pthread_mutex_init(&caveat_lock, NULL);
 	pthread_mutex_init(&work_lock, NULL);
 	pthread_cond_init(&attach_cond, NULL);
-	int *fds[] = { &sock, &page_fd, &wake_fd };
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-		*fds[i] = -1;
-	}
+	int *fds[] = { &sock, &page_fd, &wake_fd, &passing_fd };
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		close_fd(fds[i]);
+	for (struct hf_sharer *s = sharers; s; s = s->next)
+		if (s->fd >= 0)
+			close(s->fd);
 	attach_state = NEVER;
 	recorded = false;
 	state = RUNNING;

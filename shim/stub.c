@@ -423,7 +423,10 @@ static CUresult thread_open(struct thread *t)
 	if (t->fd >= 0 && t->generation == process.generation)
 		return CUDA_SUCCESS;
 	thread_close(t);
-	int fd = connect_server();
+	pthread_mutex_lock(&threads_lock); /* fork holds it as well: a child knows the descriptor */
+	int fd = t->fd = connect_server();
+	t->generation = process.generation;
+	pthread_mutex_unlock(&threads_lock);
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 			return CUDA_ERROR_OPERATING_SYSTEM;
@@ -434,14 +437,10 @@ static CUresult thread_open(struct thread *t)
 	CUresult r = hello(fd, 0, &c);
 	call_end(&c);
 	if (r != CUDA_SUCCESS) {
-		close(fd);
+		thread_close(t);
 		server_gone("it refused a thread");
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
-	pthread_mutex_lock(&threads_lock);
-	t->fd = fd;
-	t->generation = process.generation;
-	pthread_mutex_unlock(&threads_lock);
 	return CUDA_SUCCESS;
 }
 

@@ -1,20 +1,28 @@
 /* A fork before the driver is initialised is a program of its own; after it, the child has no device and nothing of the parent's, but may
- * start another program. */
+ * start another program. What the parent's other threads do meanwhile makes no difference. */
 #include "test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 
-/* Open descriptors, the one that counts left out. */
-static int descriptors(void)
+/* Open descriptors, the one that counts left out; what they are, if there are more than expected. */
+static int descriptors(int expected)
 {
-	int n = 0;
+	int n = -1;
 	DIR *d = opendir("/proc/self/fd");
 	CHECK(d);
 	for (struct dirent *e; (e = readdir(d));)
 		n += e->d_name[0] != '.';
+	rewinddir(d);
+	for (struct dirent *e; n > expected && (e = readdir(d));) {
+		char to[256] = "";
+		if (readlinkat(dirfd(d), e->d_name, to, sizeof to - 1) > 0)
+			fprintf(stderr, "descriptor %s: %s\n", e->d_name, to);
+	}
 	closedir(d);
-	return n - 1;
+	return n;
 }
 
 static int program(void)
@@ -28,6 +36,19 @@ static int program(void)
 	return 0;
 }
 
+static volatile bool enough;
+
+static void *allocate(void *ctx)
+{
+	CU(cuCtxSetCurrent(ctx));
+	while (!enough) {
+		CUdeviceptr p;
+		CU(cuMemAlloc_v2(&p, 4 << 20));
+		CU(cuMemFree_v2(p));
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -37,7 +58,7 @@ int main(int argc, char **argv)
 		_exit(program());
 	reap(pid);
 
-	int before = descriptors();
+	int before = descriptors(INT_MAX);
 	CUcontext ctx = start(NULL);
 	void *pinned;
 	CUdeviceptr p;
@@ -52,7 +73,7 @@ int main(int argc, char **argv)
 		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&q, 400));
 		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
 		if (is_soft)
-			CHECK(descriptors() == before);
+			CHECK(descriptors(before) == before);
 		int version;
 		CU(cuDriverGetVersion(&version)); /* what needs no device still answers */
 		reap(again((char *[]){argv[0], "program", NULL}));
@@ -60,6 +81,19 @@ int main(int argc, char **argv)
 	}
 	reap(pid);
 	check_words(p, 100, 9, "parent after fork");
+	pthread_t busy;
+	CHECK(!pthread_create(&busy, NULL, allocate, ctx));
+	for (int i = 0; i < 100; i++) {
+		pid = fork();
+		if (pid == 0) {
+			if (is_soft)
+				CHECK(descriptors(before) == before);
+			_exit(0);
+		}
+		reap(pid);
+	}
+	enough = true;
+	CHECK(!pthread_join(busy, NULL));
 	reap(again((char *[]){argv[0], "program", NULL}));
 	check_words(p, 100, 9, "parent after exec");
 	CU(cuCtxDestroy_v2(ctx));
