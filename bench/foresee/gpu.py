@@ -1,6 +1,6 @@
 """Measures what holdfast foresees, on a GPU: see README.md. gpu.sh runs it.
 
-    python3 gpu.py --holdfast BIN --out DIR --work DIR --part traces|cow|demand [--gpu soft] [--program 'NAME=COMMAND']…
+    python3 gpu.py --holdfast BIN --out DIR --work DIR --part launches|traces|cow|demand [--gpu soft] [--program 'NAME=COMMAND']…
 
 A COMMAND may have {log} (its step log: "STEP END_NS [VALUE]" a line), {out} and {steps}. Every process that is started is
 ended by its own PID, whatever happens. Results are written as they come: what a limit cuts off does not take the rest along.
@@ -67,20 +67,23 @@ def lower_quartile(list_):
     return statistics.quantiles(list_, n=4, method="inclusive")[0] if len(list_) > 1 else median(list_)
 
 
-def overhead(blocks):
-    """What tracing costs, in percent, of the step times of blocks that took turns (lists of ms, plain and traced): a block is its median, a pair
-    of neighbours a ratio, and the overhead the median of the ratios. Its interval is the bootstrap's: 90 % of the medians of as many pairs drawn
-    with replacement are in it. The same seed every time: the same blocks give the same interval. Beside it the ratio of the lower quartiles of all steps,
-    which what disturbs a machine now and then does not reach, but rare waits of a traced program do not either."""
-    plain, traced = ([median(b) for b in blocks[how]] for how in ("plain", "traced"))
-    ratios = [100 * (t / p - 1) for p, t in zip(plain, traced)]
+def interval(groups):
+    """The median over groups of their medians, and the bootstrap's interval: 90 % of such medians are in it when as many groups are drawn with
+    replacement, and of each as many of its values. The same seed every time: the same values give the same interval."""
     draw = random.Random(1)
-    medians = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
-    all_ = {how: [ms for b in blocks[how] for ms in b] for how in blocks}
-    quartiles = {how: lower_quartile(all_[how]) for how in all_}
-    return {"plain_ms": median(all_["plain"]), "traced_ms": median(all_["traced"]), "pairs": len(ratios), "overhead_percent": median(ratios),
-            "overhead_low": medians[len(medians) // 20], "overhead_high": medians[-1 - len(medians) // 20], "overhead_min": min(ratios), "overhead_max": max(ratios),
-            "plain_quartile_ms": quartiles["plain"], "traced_quartile_ms": quartiles["traced"], "overhead_quartile_percent": 100 * (quartiles["traced"] / quartiles["plain"] - 1)}
+    again = lambda: median([median(draw.choices(g, k=len(g))) for g in draw.choices(groups, k=len(groups))])
+    drawn = sorted(again() for _ in range(4000))
+    return median([median(g) for g in groups]), drawn[len(drawn) // 20], drawn[-1 - len(drawn) // 20]
+
+
+def overhead(processes):
+    """What tracing costs, in percent, of the step times of blocks that took turns: of each pair of processes {"plain": blocks, "traced": blocks},
+    a block being a list of ms. A block is its median and two neighbours a ratio; then see interval."""
+    ratios = [[100 * (median(t) / median(p) - 1) for p, t in zip(pair["plain"], pair["traced"])] for pair in processes]
+    middle, low, high = interval(ratios)
+    all_ = {how: [ms for pair in processes for b in pair[how] for ms in b] for how in ("plain", "traced")}
+    return {"plain_ms": median(all_["plain"]), "traced_ms": median(all_["traced"]), "pairs": len(processes), "blocks": sum(map(len, ratios)),
+            "overhead_percent": middle, "overhead_low": low, "overhead_high": high, "overhead_of_pairs": [median(r) for r in ratios]}
 
 
 def dead(pid):
@@ -297,7 +300,7 @@ class Bench:
     def unable(self):
         """Why nothing can be measured here, or None."""
         if self.args.gpu == "soft":
-            return None if self.args.program else "on the software GPU a program must be given (--program)"
+            return None if self.args.program or self.args.part == "launches" else "on the software GPU a program must be given (--program)"
         r = subprocess.run([sys.executable, "-c", "import torch, triton; assert torch.cuda.is_available(), 'PyTorch sees no GPU'; print('PyTorch', torch.__version__, 'Triton', triton.__version__)"],
                            capture_output=True, text=True)
         self.python = r.stdout.strip()
@@ -338,6 +341,40 @@ def chosen(bench, programs):
     return {n: programs[n] for n in only if n in programs} if only else programs
 
 
+# Part launches.
+
+def launches(bench):
+    """What recording adds to one launch: processes that do nothing else, plain and traced in turn."""
+    a = bench.args
+    exe = bench.work / "launches"
+    r = subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-o", str(exe), str(HERE / "launches.c"), "-ldl"], capture_output=True, text=True)
+    if r.returncode != 0:
+        bench.result["skipped"] = "launches.c cannot be compiled: " + r.stderr[-500:]
+        return
+    size = [str(n) for n in ((200, 512, 64, 50) if a.gpu == "native" else (8, 64, 8, 20))]
+    bench.result.update(batches=int(size[0]), nodes=int(size[3]), processes=[])
+    for i in range(a.processes):
+        one = {}
+        for how in ("plain", "traced") if i % 2 == 0 else ("traced", "plain"):
+            bench.enough(5, "launches")
+            p = Program(bench, f"launches-{how}", [str(exe), *size], how, trace=bench.work / "launches.trace")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                p.proc.wait(min(60, bench.left()))
+            lines = [l for l in p.text.read_text(errors="replace").splitlines() if l.startswith('{"launch_ns"')]
+            p.kill()
+            if p.proc.returncode != 0 or not lines:
+                raise Failed(f"launches, {how}: {p.tail()}")
+            one[how] = {k: median(v) for k, v in json.loads(lines[0]).items()}
+        bench.result["processes"].append(one)
+        bench.save()
+    for what in ("launch", "graph"):
+        ns = {how: [p[how][f"{what}_ns"] for p in bench.result["processes"]] for how in ("plain", "traced")}
+        middle, low, high = interval([[t - p] for p, t in zip(ns["plain"], ns["traced"])])
+        bench.result[what] = {"plain_ns": median(ns["plain"]), "traced_ns": median(ns["traced"]), "added_ns": middle, "added_low_ns": low, "added_high_ns": high,
+                              "overhead_percent": 100 * middle / median(ns["plain"])}
+        bench.say(f"a {what}: {median(ns['plain']):.0f} ns, recorded {middle:+.0f} ns ({low:+.0f} to {high:+.0f})")
+
+
 # Part traces.
 
 TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "optimizers", "cupy", "jax", "mobilenet"]
@@ -347,7 +384,7 @@ def traces(bench):
     a = bench.args
     programs = given(bench) or {n: own(n, "--log", "{log}", "--steps", "{steps}", *(["--layers", "8"] if n == "decode" else [])) for n in TRACED}
     programs = chosen(bench, programs)
-    bench.result.update(blocks=a.blocks, steps=a.steps, skip=a.skip, programs=[])
+    bench.result.update(pairs=a.pairs, blocks=a.blocks, steps=a.steps, skip=a.skip, programs=[])
     ready = warm(bench, programs) if not a.program else list(programs)
     done = []
     for i in range(0, len(ready), a.at_once):
@@ -392,69 +429,86 @@ def warm(bench, programs):
     return [n for n in programs if n in ready]
 
 
-FEWEST = 6  # pairs of blocks, however long they take
+FEWEST = 4  # pairs of blocks of a pair of processes, however long they take
 DRY = 0.02  # seconds in which what a program that was stopped has queued runs out
 
 
 def block_steps(a, pair):
     """How many steps a block has: fewer of a program whose steps are long, because pairs count, not steps."""
     step = lower_quartile([ms for p in pair.values() for ms in gaps(p.rows()[-10:])]) / 1e3  # others were starting meanwhile
-    return max(min(8, a.steps), min(a.steps, int(a.seconds / (2 * a.blocks * step)) - a.skip - 1))
+    return max(min(8, a.steps), min(a.steps, int(a.seconds / (2 * a.blocks * a.pairs * step)) - a.skip - 1))
+
+
+def alike(command):
+    """The command so that its processes differ as little as can be: on the same processors, leaving others to who records; with the same
+    addresses and, in Python, the same order of hashes. On a shared machine two processes of one program differ by tens of percent else."""
+    cpus = sorted(os.sched_getaffinity(0))
+    words = ["env", "PYTHONHASHSEED=0"]
+    if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
+        words += ["setarch", "-R"]
+    if len(cpus) >= 8:
+        words += ["taskset", "-c", ",".join(map(str, cpus[-len(cpus) // 4:]))]
+    return [*words, *command]
 
 
 def measure(bench, programs):
-    """Alternates between a plain and a traced process of each program. All have begun and stand still (SIGSTOP) but the one that is measured:
-    so both see the same machine within a second, and what starting costs is paid once."""
+    """Alternates between a plain and a traced process of each program, of several pairs of processes. All have begun and stand still (SIGSTOP) but
+    the one that is measured: so both of a pair see the same machine within a second, and what starting costs is paid once."""
     a, pairs, done = bench.args, {}, []
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    trace = lambda n, i=0: bench.work / (f"{n}.trace" if i == 0 else f"{n}-{i}.trace")
     for n, command in programs.items():
-        trace = bench.work / f"{n}.trace"
-        pairs[n] = {how: Program(bench, f"{n}-{how}", command, how, env=environment, trace=trace) for how in ("plain", "traced")}
+        pairs[n] = [{how: Program(bench, f"{n}-{how}-{i}", alike(command), how, env=environment, trace=trace(n, i)) for how in ("plain", "traced")} for i in range(a.pairs)]
+    every = lambda n: [p for pair in pairs[n] for p in pair.values()]
     for n in list(pairs):
         with bench.attempt(n):
             try:
-                for p in pairs[n].values():
+                for p in every(n):
                     p.reach(a.warm, 120)
                     p.itself()
                     p.stop()
             except Failed:
-                for p in pairs.pop(n).values():
+                for p in every(n):
                     p.kill()
+                del pairs[n]
                 raise
-    for n, pair in pairs.items():
+    for n in pairs:
         with bench.attempt(n):
-            blocks, steps = {"plain": [], "traced": []}, block_steps(a, pair)
+            steps, processes = block_steps(a, pairs[n][0]), []
             try:
-                bench.enough(45 if not a.program else 5, "steps")  # what comes after needs time too
-                began = time.monotonic()
-                for b in range(a.blocks):
-                    if len(blocks["plain"]) >= FEWEST and time.monotonic() - began > a.seconds:
-                        break
-                    one = {}
-                    for how in ("plain", "traced") if b % 2 == 0 else ("traced", "plain"):
-                        p = pair[how]
-                        time.sleep(DRY)
-                        had = len(p.rows())
-                        p.go()
-                        rows = p.reach(had + a.skip + steps + 1, 120)
-                        p.stop()
-                        # The gap in which it stood still is not one of these.
-                        one[how] = gaps(rows[had + a.skip:had + a.skip + steps + 1])
-                    for how in one:  # whole pairs only
-                        blocks[how].append(one[how])
+                for pair in pairs[n]:
+                    bench.enough(45 if not a.program else 5, "steps")  # what comes after needs time too
+                    blocks, began = {"plain": [], "traced": []}, time.monotonic()
+                    for b in range(a.blocks):
+                        if len(blocks["plain"]) >= FEWEST and time.monotonic() - began > a.seconds / a.pairs:
+                            break
+                        one = {}
+                        for how in ("plain", "traced") if b % 2 == 0 else ("traced", "plain"):
+                            p = pair[how]
+                            time.sleep(DRY)
+                            had = len(p.rows())
+                            p.go()
+                            rows = p.reach(had + a.skip + steps + 1, 120)
+                            p.stop()
+                            # The gap in which it stood still is not one of these.
+                            one[how] = gaps(rows[had + a.skip:had + a.skip + steps + 1])
+                        for how in one:  # whole pairs only
+                            blocks[how].append(one[how])
+                    processes.append(blocks)
             finally:
-                for p in pair.values():
+                for p in every(n):
                     p.ask()
-                for p in pair.values():
+                for p in every(n):
                     p.end()
-            r = {"program": n, "block_steps": steps, "blocks": {how: [median(b) for b in blocks[how]] for how in blocks},
-                 "step_times_ms": {how: [" ".join(f"{ms:.3f}" for ms in b) for b in blocks[how]] for how in blocks}, **overhead(blocks), **told(pair["traced"])}
-            trace = bench.work / f"{n}.trace"
-            r.update(kernels(bench, trace))
+            traced = pairs[n][0]["traced"]
+            r = {"program": n, "block_steps": steps, "step_times_ms": [{how: [" ".join(f"{ms:.3f}" for ms in b) for b in blocks[how]] for how in blocks} for blocks in processes],
+                 **overhead(processes), **told(traced), "traced_steps": len(traced.rows())}
+            r.update(kernels(bench, trace(n)))
             bench.result["programs"].append(r)
             bench.save()
-            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % ({r['overhead_low']:+.2f} to {r['overhead_high']:+.2f}, of {r['pairs']} pairs)")
-            done.append((n, trace))
+            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % ({r['overhead_low']:+.2f} to {r['overhead_high']:+.2f}; pairs " +
+                      ", ".join(f"{o:+.2f}" for o in r["overhead_of_pairs"]) + ")")
+            done.append((n, trace(n)))
     return done
 
 
@@ -881,19 +935,21 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("--work", required=True)
     p.add_argument("--images", help="directory for images (that of --work)")
-    p.add_argument("--part", required=True, choices=["traces", "cow", "demand"])
+    p.add_argument("--part", required=True, choices=["launches", "traces", "cow", "demand"])
     p.add_argument("--gpu", default="native", choices=["native", "soft"])
     p.add_argument("--stub", help="directory of the software GPU's libcuda.so.1, for programs that run without holdfast")
     p.add_argument("--program", action="append", default=[], help="NAME=COMMAND instead of the programs of the part")
     p.add_argument("--budget", type=float, default=540, help="seconds; nothing is begun that may not end by then")
     p.add_argument("--only", default="", metavar="NAMES", help="of the programs of the part only these, with commas between")
-    p.add_argument("--blocks", type=int, default=16, help="traces: measured of each at most, plain and traced in turn")
+    p.add_argument("--processes", type=int, default=12, help="launches: of each kind")
+    p.add_argument("--pairs", type=int, default=3, help="traces: of processes of each program")
+    p.add_argument("--blocks", type=int, default=8, help="traces: measured of a pair of processes at most, plain and traced in turn")
     p.add_argument("--steps", type=int, default=20, help="traces: steps of a block at most")
     p.add_argument("--skip", type=int, default=3, help="traces: steps of a block before those that count")
-    p.add_argument("--seconds", type=float, default=11, help="traces: for the blocks of one program")
+    p.add_argument("--seconds", type=float, default=12, help="traces: for the blocks of one program")
     p.add_argument("--settle", type=int, default=8, help="steps that stand before and after something")
     p.add_argument("--warm", type=int, default=30, help="steps before anything is measured")
-    p.add_argument("--at-once", type=int, default=6, help="traces: programs that are started together")
+    p.add_argument("--at-once", type=int, default=3, help="traces: programs that are started together")
     p.add_argument("--layers", type=int, default=18, help="cow: of the training program; 18 make about 70 GB")
     p.add_argument("--shots", default="cow-gpu,recopy-gpu,stop-gpu,cow", help="cow: checkpoints in order; the last is restored: " + ", ".join(SHOTS))
     p.add_argument("--restores", type=int, default=2, help="of each kind")
@@ -921,7 +977,7 @@ def main():
         return
     bench.result["machine"] = bench.machine()
     try:
-        {"traces": traces, "cow": cow, "demand": demand}[args.part](bench)
+        {"launches": launches, "traces": traces, "cow": cow, "demand": demand}[args.part](bench)
     except SystemExit as e:
         bench.result["left_out"].append(f"ended by signal {int(e.code) - 128}")
         raise

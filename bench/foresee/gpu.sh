@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The figures of docs/results/foresee.md that need a GPU: README.md says what each part needs and what comes out.
 #
-#	bench/foresee/gpu.sh HOLDFAST OUTDIR PART…	(traces, cow, demand)
+#	bench/foresee/gpu.sh HOLDFAST OUTDIR PART…	(launches, traces, cow, demand)
 #
 # BUDGET=N  seconds for all parts together (540): nothing is begun that may not end by then, and what is left out is said
 # DISK=DIR  demand: also restore from this directory, which should be on a disk ("" = not; default: where the work is)

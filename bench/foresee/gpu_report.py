@@ -41,20 +41,32 @@ def left_out(r):
         print("Left out: " + "; ".join(" ".join(x.split())[:200].replace("|", "\\|") for x in r["left_out"]) + ".\n")
 
 
-def traces(r):
-    print(f"{on(r)}. Each program runs twice, by itself and under `holdfast trace`; in turn one goes on while the other stands still, up to {r['blocks']} times up to {r['steps']} steps each.")
-    old = any("overhead_low" not in p for p in r["programs"])  # of five long blocks
-    print("A block's step time is the median of its steps, a pair of neighbouring blocks gives a ratio, and the overhead is the median of the ratios, with " +
-          ("the least and the largest;" if old else "its bootstrap interval (90 %);"))
-    print("*quartile* compares the lower quartiles of all steps. Whether 5 % are met is open where they lie between the two. Two processes of one program can differ by more for as long as they run,")
-    print("whichever is traced (`overhead` far below zero), so one pair of processes does not settle it; what a recorded launch costs is in docs/trace-format.md.\n")
+def ns(x):
+    return f"{x:,.0f} ns"
+
+
+def launches(r):
+    print(f"{on(r)}. A program that does nothing but launch an empty kernel of ten parameters, or a graph of {r['nodes']} such kernels: {len(r['processes'])} processes by themselves and as many under")
+    print(f"`holdfast trace`, in turn. Of a process the median of {r['batches']} batches counts; what recording adds is the median over pairs of processes, with the bootstrap's interval (90 %).\n")
+    table(["call", "plain", "recorded", "recording adds", "of the call", "≤ 5 %"], [
+        [name, ns(x["plain_ns"]), ns(x["traced_ns"]), f"{ns(x['added_ns'])} ({ns(x['added_low_ns'])} to {ns(x['added_high_ns'])})", f"{x['overhead_percent']:+.2f} %",
+         met(100 * x["added_high_ns"] <= 5 * x["plain_ns"])] for name, x in (("`cuLaunchKernel`", r["launch"]), ("`cuGraphLaunch`", r["graph"]))])
+    left_out(r)
+
+
+def traces(r, cost):
+    print(f"{on(r)}. Of each program {r['pairs']} pairs of processes run, one by itself and one under `holdfast trace`, on the same processors and with the same layout of addresses; in turn one goes on while the others stand still,")
+    print(f"up to {r['blocks']} times up to {r['steps']} steps each. A block's step time is the median of its steps, a pair of neighbouring blocks gives a ratio, and the overhead is the median over the pairs of processes of the")
+    print("median of their ratios, with the bootstrap's interval over both (90 %). Whether 5 % are met is open where they lie in it. *Calls cost* is what the table above says that recording adds to a launch, times the launches of a step.\n")
     rows = []
     for p in r["programs"]:
-        o, low, high = p["overhead_percent"], p.get("overhead_low", p["overhead_min"]), p.get("overhead_high", p["overhead_max"])
-        rows.append([p["program"], ms(p["plain_ms"]), ms(p["traced_ms"]), f"{o:+.2f} % ({low:+.2f} to {high:+.2f})", len(p["blocks"]["plain"]), f"{p['overhead_quartile_percent']:+.2f} %" if "overhead_quartile_percent" in p else "–",
-                     "open" if low <= 5 < high else met(high <= 5), f"{p.get('launches', 0):,}", f"{p.get('graph_launches', 0):,}", p.get("waits", "–"), f"{p.get('launches_with_ptx', 0):,}",
-                     f"{p.get('kernels_with_ptx', 0)} of {p.get('kernels', 0)}", f"{p.get('trace_bytes', 0) / 2**20:.1f} MiB"])
-    table(["program", "step", "traced", "overhead", "pairs", "quartile", "≤ 5 %", "launches", "of graphs", "waits", "with PTX", "kernels with PTX", "trace"], rows)
+        o, low, high = p["overhead_percent"], p["overhead_low"], p["overhead_high"]
+        each, graphs = (p.get(k, 0) / max(p["traced_steps"], 1) for k in ("launches", "graph_launches"))
+        share = (each * cost["launch"]["added_ns"] + graphs * cost["graph"]["added_ns"]) / p["plain_ms"] / 1e4 if cost else None
+        rows.append([p["program"], ms(p["plain_ms"]), ms(p["traced_ms"]), f"{o:+.2f} % ({low:+.2f} to {high:+.2f})", ", ".join(f"{x:+.1f}" for x in p["overhead_of_pairs"]),
+                     "open" if low <= 5 < high else met(high <= 5), f"{each:,.0f}" + (f" and {graphs:,.0f} of graphs" if graphs >= 0.5 else ""), "–" if share is None else f"{share:.2f} %",
+                     f"{p.get('launches', 0):,}", p.get("waits", "–"), f"{p.get('launches_with_ptx', 0):,}", f"{p.get('kernels_with_ptx', 0)} of {p.get('kernels', 0)}", f"{p.get('trace_bytes', 0) / 2**20:.1f} MiB"])
+    table(["program", "step", "traced", "overhead", "of each pair, %", "≤ 5 %", "launches a step", "calls cost", "launches", "waits", "with PTX", "kernels with PTX", "trace"], rows)
     left_out(r)
 
 
@@ -116,9 +128,13 @@ def demand(r):
 
 
 def sections(out):
-    for part, head, show in (("traces", "Recording on a GPU", traces), ("cow", "Copy on write on a GPU", cow), ("demand", "Restore on demand on a GPU", demand)):
-        for f in sorted(pathlib.Path(out).glob(f"gpu-{part}*.json"), key=lambda f: f.stem):
-            r = json.loads(f.read_text())
+    results = {f: json.loads(f.read_text()) for f in sorted(pathlib.Path(out).glob("gpu-*.json"), key=lambda f: f.stem)}
+    cost = next((r for r in results.values() if r["part"] == "launches" and "graph" in r), None)
+    for part, head, show in (("launches", "What recording adds to a launch", launches), ("traces", "Recording on a GPU", lambda r: traces(r, cost)),
+                             ("cow", "Copy on write on a GPU", cow), ("demand", "Restore on demand on a GPU", demand)):
+        for f, r in results.items():
+            if r["part"] != part:
+                continue
             if r.get("skipped"):
                 print(f"(Part {part} was skipped: {r['skipped']}.)\n")
             elif r.get("machine"):

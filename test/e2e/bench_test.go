@@ -39,6 +39,10 @@ type gpuResult struct {
 			Fill   map[string]string `json:"fill"`
 		} `json:"restores"`
 	} `json:"programs"`
+	Launch, Graph struct {
+		Plain  float64 `json:"plain_ns"`
+		Traced float64 `json:"traced_ns"`
+	}
 	Verify struct {
 		Identical bool `json:"identical"`
 		Bytes     int  `json:"result_bytes"`
@@ -59,7 +63,7 @@ func (s *site) gpuBench(part, options string, args ...string) gpuResult {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for _, f := range []string{"foresee/gpu.py", "foresee/gpu_report.py", "hold/hold.py"} {
+	for _, f := range []string{"foresee/gpu.py", "foresee/gpu_report.py", "foresee/launches.c", "hold/hold.py"} {
 		if _, err := os.ReadFile(filepath.Join(root, "bench", f)); err != nil { // so that a result in go's cache is not one of older scripts
 			s.t.Fatal(err)
 		}
@@ -82,7 +86,7 @@ func (s *site) gpuBench(part, options string, args ...string) gpuResult {
 	if err := json.Unmarshal(text, &r); err != nil {
 		s.t.Fatal(err)
 	}
-	if r.Skipped != "" || len(r.LeftOut) > 0 || len(r.Programs) != 1 {
+	if r.Skipped != "" || len(r.LeftOut) > 0 || len(r.Programs) != 1 && part != "launches" {
 		s.t.Fatalf("%s\n%s", text, &out)
 	}
 	// It has ended what it started.
@@ -94,7 +98,8 @@ func (s *site) gpuBench(part, options string, args ...string) gpuResult {
 	report := exec.Command("python3", filepath.Join(root, "bench/foresee/gpu_report.py"), s.path("out"))
 	report.Env = cmd.Env
 	page, err := report.CombinedOutput()
-	if err != nil || !strings.Contains(string(page), "| train |") {
+	row := map[bool]string{true: "| `cuLaunchKernel` |", false: "| train |"}[part == "launches"]
+	if err != nil || !strings.Contains(string(page), row) {
 		s.t.Errorf("gpu_report.py: %v\n%s", err, page)
 	}
 	return r
@@ -102,9 +107,16 @@ func (s *site) gpuBench(part, options string, args ...string) gpuResult {
 
 // The scripts that measure on a GPU work: here on the software GPU, whose figures say nothing.
 func TestGPUBench(t *testing.T) {
+	t.Run("launches", func(t *testing.T) {
+		s := newSite(t)
+		r := s.gpuBench("launches", "", "--processes", "2")
+		if min(r.Launch.Plain, r.Launch.Traced, r.Graph.Plain, r.Graph.Traced) <= 0 {
+			t.Errorf("%+v", r)
+		}
+	})
 	t.Run("traces", func(t *testing.T) {
 		s := newSite(t)
-		r := s.gpuBench("traces", "", "--blocks", "2", "--steps", "20")
+		r := s.gpuBench("traces", "", "--pairs", "2", "--blocks", "2", "--steps", "20")
 		p := r.Programs[0]
 		if p.Plain <= 0 || p.Traced <= 0 || p.Launches < 7*40 || p.WithPTX != p.Launches || r.Idempotence.Launches != p.Launches || r.Idempotence.Verdicts["idempotent"] == 0 {
 			t.Errorf("%+v", r)
