@@ -26,7 +26,7 @@ func (m *Measurement) Trace(ctx context.Context, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	defer r.Close()
-	t := &traced{m: m, file: filepath.Base(file), r: r, rows: map[uint32]*Row{}}
+	t := &traced{m: m, file: filepath.Base(file), r: r, rows: map[uint32]*tracedRow{}}
 	for n := 0; ; n++ {
 		rec, p, err := r.Next()
 		if err != nil {
@@ -40,11 +40,12 @@ func (m *Measurement) Trace(ctx context.Context, file string) error {
 		}
 		t.record(rec, p)
 	}
+	m.clock.measure(t.file, t.evaluations)
 	for _, row := range t.order {
 		row.finish()
-		m.r.Applications = append(m.r.Applications, row)
+		m.r.Applications = append(m.r.Applications, row.Row)
+		m.recorded.measure(t.file, row.recorded)
 	}
-	m.clock.measure(t.file, t.evaluations)
 	return nil
 }
 
@@ -53,11 +54,17 @@ type traced struct {
 	m           *Measurement
 	file        string
 	r           *foresee.Reader
-	rows        map[uint32]*Row
-	order       []*Row
+	rows        map[uint32]*tracedRow // by process
+	order       []*tracedRow
 	in          footprint.Instance
 	launches    int
 	evaluations []evaluation
+}
+
+// A tracedRow is a process of a trace.
+type tracedRow struct {
+	*Row
+	recorded []recorded
 }
 
 func (t *traced) record(rec trace.Record, p *foresee.Program) {
@@ -80,10 +87,10 @@ func (t *traced) record(rec trace.Record, p *foresee.Program) {
 }
 
 // row is that of the process of the last record.
-func (t *traced) row() *Row {
+func (t *traced) row() *tracedRow {
 	n := t.r.Process()
 	if t.rows[n] == nil {
-		t.rows[n] = newRow(fmt.Sprintf("%s: process %d", t.file, n), "trace")
+		t.rows[n] = &tracedRow{Row: newRow(fmt.Sprintf("%s: process %d", t.file, n), "trace")}
 		t.order = append(t.order, t.rows[n])
 	}
 	return t.rows[n]
@@ -106,19 +113,24 @@ func (t *traced) launch(l *trace.Launch, p *foresee.Program) {
 		t.m.r.Opaque.instance(d, s.Class, 1, &t.in, fresh)
 		return
 	}
-	for _, row := range []*Row{t.row(), t.m.r.Total} {
+	e := evaluation{s, fl, t.launches - 1}
+	process := t.row()
+	if len(process.recorded) < maxRecorded {
+		process.recorded = append(process.recorded, recorded{e, 1})
+	}
+	for _, row := range []*Row{process.Row, t.m.r.Total} {
 		row.instance(d, s.Class, 1, &t.in, fresh)
 		if fresh && !exact {
 			row.Beside++
 		}
 	}
 	if fresh && len(t.evaluations) < maxEvaluations {
-		t.evaluations = append(t.evaluations, evaluation{s, fl, t.launches - 1})
+		t.evaluations = append(t.evaluations, e)
 	}
 }
 
-// maxEvaluations bounds how many instances of a trace are evaluated again for their latency.
-const maxEvaluations = 1 << 16
+// What of a trace is evaluated again for its latency: so many instances, and of each process so many launches from its first on.
+const maxEvaluations, maxRecorded = 1 << 16, 1 << 18
 
 // kernelDigest tells kernels apart: by their module's code and their name.
 func kernelDigest(k *trace.Kernel, p *foresee.Program) digest {
