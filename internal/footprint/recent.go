@@ -25,7 +25,10 @@ import (
 // The last does not hold where some access has no extent: if a witness was looked for all the same, all bases must be where they were. The
 // same goes for launches of which some address is beyond those that there are.
 //
-// Contained launches are not remembered, nor are those for which contents of memory are known or sought and of use, and those of kernels with
+// A variable of the module whose address is not known is in no allocation, so reads of it meet no write that stays inside one: such an
+// entry is for launches all of whose clusters do.
+//
+// Contained launches are not remembered, nor are those for which contents of memory are known or sought and of use, and those that write
 // variables whose addresses are not known.
 type Recent struct {
 	Hits, Misses uint64 // launches that were remembered, or not
@@ -78,6 +81,12 @@ const (
 	headWords
 )
 
+const (
+	flagReadsUnknown = 1 << iota
+	flagWritesUnknown
+	flagInside // clusters have to lie in allocations
+)
+
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	pl := s.prog.plan
@@ -101,7 +110,7 @@ func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	}
 	r.Misses++
 	s.Evaluate(l, in)
-	if at, ok := r.keep(in); ok {
+	if at, ok := r.keep(in, l); ok {
 		oldest := &set[0]
 		for i := range set[1:] {
 			if set[i+1].at < oldest.at || set[i+1].s == nil {
@@ -182,8 +191,12 @@ func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
 	if !sorted && !r.lieApart(e[n:], int(counts&0xffff), &in.m) {
 		return false
 	}
-	in.reset(nil)
 	v := e[headVerdict]
+	flags := v >> 16 & 0xff
+	if flags&flagInside != 0 && !r.inside(e[n:], int(counts&0xffff), l.Allocs) {
+		return false
+	}
+	in.reset(nil)
 	in.Verdict, in.Cause, in.At = Verdict(v), Cause(v>>8), int(e[headAt])
 	if in.Verdict == NotIdempotent {
 		w := e[headWitness]
@@ -200,8 +213,8 @@ func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
 		list = append(list, Range{b + rest[1], b + rest[2]})
 	}
 	in.Writes = list
-	if v>>16&3 != 0 {
-		in.guess(nil, l, v>>16&1 != 0, v>>16&2 != 0)
+	if flags&(flagReadsUnknown|flagWritesUnknown) != 0 {
+		in.guess(nil, l, flags&flagReadsUnknown != 0, flags&flagWritesUnknown != 0)
 	}
 	in.finish()
 	return true
@@ -224,8 +237,19 @@ func (r *Recent) lieApart(e []uint64, n int, m *machine) bool {
 	return true
 }
 
+// inside reports whether each cluster lies in one allocation.
+func (r *Recent) inside(e []uint64, n int, allocs []Range) bool {
+	for ; n > 0; n, e = n-1, e[3:] {
+		b := r.bases[e[0]]
+		if a, ok := allocation(allocs, b+e[1]); !ok || b+e[2] > a.Hi {
+			return false
+		}
+	}
+	return true
+}
+
 // keep writes the entry of an instance that was just evaluated, and says where; false if it cannot be remembered.
-func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
+func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	m := &in.m
 	pl := m.plan
 	if in.Cause == BadLaunch || m.bad {
@@ -234,15 +258,21 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 	if in.s.guessWrites && m.walk.tried {
 		return 0, false // a witness would depend on allocations
 	}
+	variables, wild := false, false // reads of variables somewhere, and writes that may be anywhere
 	still := m.beyond || m.walk.tried && (in.ReadsUnknown || in.WritesUnknown)
 	r.hulls = resize(r.hulls, len(r.bases))
 	clear(r.hulls)
 	for i := range m.results {
 		x := &m.results[i]
 		if x.region != 0 && x.state != never {
-			return 0, false
+			if m.p.accs[i].kind != isRead {
+				return 0, false
+			}
+			variables = true
+			continue
 		}
 		if x.state != boxed {
+			wild = wild || x.state != never && m.p.accs[i].kind != isRead
 			continue
 		}
 		h := &r.hulls[pl.baseOf[i]]
@@ -263,7 +293,7 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 		r.next += uint64(room)
 	}
 	e := &entry{words: r.words[r.next%recentWords:][:recentMost]}
-	flags := uint64(truth(in.ReadsUnknown)&1 | truth(in.WritesUnknown)&2)
+	flags := uint64(truth(in.ReadsUnknown)&flagReadsUnknown | truth(in.WritesUnknown)&flagWritesUnknown | truth(variables)&flagInside)
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
 	e.add(r.key...)
@@ -275,6 +305,9 @@ func (r *Recent) keep(in *Instance) (at uint64, ok bool) {
 		}
 	} else {
 		counts = r.clustered(e, m)
+	}
+	if variables && (still || wild || e.full || !r.inside(e.words[headWords+len(r.key):], int(counts&0xffff), l.Allocs)) {
+		return 0, false
 	}
 	counts |= r.ranges(e, m, pl.readers) << 32
 	counts |= r.ranges(e, m, pl.writers) << 48
@@ -372,7 +405,7 @@ func (r *Recent) ranges(e *entry, m *machine, list []int32) uint64 {
 	r.spans, r.starts = r.spans[:0], r.starts[:0]
 	for _, i := range list {
 		x := &m.results[i]
-		if x.state != boxed {
+		if x.state != boxed || x.region != 0 {
 			continue
 		}
 		k := m.plan.baseOf[i]

@@ -216,3 +216,59 @@ func TestRecentOpaque(t *testing.T) {
 		}
 	}
 }
+
+// A kernel that reads a variable of its module, as sin and cos do, is remembered though nobody says where that is; but not beyond an allocation,
+// where the variable might be.
+func TestRecentReadsVariable(t *testing.T) {
+	const text = `.version 7.0
+.target sm_70
+.address_size 64
+.global .align 4 .b32 table[6] = {1, 2, 3, 4, 5, 6};
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+{
+	.reg .pred %p<2>;
+	.reg .b32 %r<6>;
+	.reg .b64 %rd<9>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u64 %rd2, [b];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd3, %r1, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	add.s64 %rd5, %rd2, %rd3;
+	ld.global.u32 %r2, [%rd4];
+	rem.u32 %r3, %r2, 6;
+	mov.u64 %rd6, table;
+	mul.wide.u32 %rd7, %r3, 4;
+	add.s64 %rd8, %rd6, %rd7;
+	ld.global.u32 %r4, [%rd8];
+	st.global.u32 [%rd5], %r4;
+	ret;
+}`
+	s := summarised(t, "k", text)
+	var recent Recent
+	var one, other Instance
+	allocs := []Range{{0x10000, 0x20000}, {0x30000, 0x40000}}
+	for _, x := range []struct {
+		a, b       uint64
+		remembered bool
+		verdict    Verdict
+	}{
+		{0x10000, 0x30000, false, Idempotent},
+		{0x10000, 0x30000, true, Idempotent},
+		{0x30000, 0x10000, true, Idempotent},
+		{0x30000, 0x1ff80, true, Idempotent},
+		{0x30000, 0x1ff84, false, Unknown}, // its last word may be in the variable
+		{0x30000, 0x50000, false, Unknown},
+		{0x10000, 0x10000, false, NotIdempotent},
+	} {
+		l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Allocs: allocs, Params: make([]byte, 20)}
+		binary.LittleEndian.PutUint64(l.Params, x.a)
+		binary.LittleEndian.PutUint64(l.Params[8:], x.b)
+		before := recent.Hits
+		recent.Evaluate(s, l, &one)
+		s.Evaluate(l, &other)
+		if bad := different(&one, &other); bad != "" || one.Verdict != x.verdict || recent.Hits > before != x.remembered {
+			t.Errorf("a %x, b %x: %s: %v, remembered %v", x.a, x.b, bad, one.Verdict, recent.Hits > before)
+		}
+	}
+}

@@ -439,7 +439,7 @@ func (m *machine) meets(a, b *extent) bool {
 
 // separate reports whether two accesses whose hulls meet have no byte in common all the same.
 func (m *machine) separate(i, j int) bool {
-	if m.results[i].whole || m.results[j].whole {
+	if m.results[i].whole || m.results[j].whole || m.results[i].region != m.results[j].region {
 		return false
 	}
 	a, b := m.boxesOf(i), m.boxesOf(j)

@@ -163,6 +163,18 @@ func (p *Program) summaries(d trace.Digest) map[string]*footprint.Summary {
 // Launch says what a launch may do, whatever memory holds.
 func (p *Program) Launch(l *trace.Launch, e *Effect) { p.evaluate(l, nil, false, e) }
 
+// footprint is a launch as its summary wants it.
+func (p *Program) footprint(l *trace.Launch) footprint.Launch {
+	if p.allocs == nil {
+		for _, a := range p.state.Allocs() {
+			if a.Kind != trace.MemGlobal { // its kernels know it by name
+				p.allocs = append(p.allocs, footprint.Range{Lo: a.Addr, Hi: a.Addr + a.Bytes})
+			}
+		}
+	}
+	return footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}
+}
+
 // evaluate is Launch with what is known of memory; false if nothing is known of the launch.
 func (p *Program) evaluate(l *trace.Launch, known []footprint.Known, seeks bool, e *Effect) bool {
 	e.reset()
@@ -175,12 +187,8 @@ func (p *Program) evaluate(l *trace.Launch, known []footprint.Known, seeks bool,
 		e.Unknown(k.told.Name)
 		return false
 	}
-	if p.allocs == nil {
-		for _, a := range p.state.Allocs() {
-			p.allocs = append(p.allocs, footprint.Range{Lo: a.Addr, Hi: a.Addr + a.Bytes})
-		}
-	}
-	p.launch = footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs, Known: known, Seeks: seeks}
+	p.launch = p.footprint(l)
+	p.launch.Known, p.launch.Seeks = known, seeks
 	p.recent.Evaluate(k.summary, &p.launch, &p.inst)
 	e.Name = k.told.Name
 	e.Reads = append(e.Reads, p.inst.Reads...)

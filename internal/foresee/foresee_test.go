@@ -163,3 +163,15 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%x", got)
 	}
 }
+
+// A kernel may know a variable of its module by name, so what a pointer into it means is not taken for an allocation of its own.
+func TestVariablesAreNoAllocations(t *testing.T) {
+	p := New()
+	p.Apply(&trace.Alloc{Addr: 0x10000, Bytes: 0x1000, Kind: trace.MemLinear})
+	p.Apply(&trace.Alloc{Addr: 0x20000, Bytes: 0x100, Kind: trace.MemGlobal})
+	p.Apply(&trace.Alloc{Addr: 0x30000, Bytes: 0x1000, Kind: trace.MemHost})
+	want := []footprint.Range{{Lo: 0x10000, Hi: 0x11000}, {Lo: 0x30000, Hi: 0x31000}}
+	if got := p.Footprint(&trace.Launch{}).Allocs; !slices.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+}

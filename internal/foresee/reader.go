@@ -134,10 +134,6 @@ func (p *Program) Kernel(id uint32) (told *trace.Kernel, s *footprint.Summary, e
 
 // Footprint is a launch as its summary wants it.
 func (p *Program) Footprint(l *trace.Launch) *footprint.Launch {
-	if p.allocs == nil {
-		for _, a := range p.state.Allocs() {
-			p.allocs = append(p.allocs, footprint.Range{Lo: a.Addr, Hi: a.Addr + a.Bytes})
-		}
-	}
-	return &footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}
+	f := p.footprint(l)
+	return &f
 }
