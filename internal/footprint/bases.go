@@ -16,11 +16,11 @@ const maxKey = 1 << 13
 // the parameters is the same, then one launch is the other one moved (recent.go).
 
 // movable finds the bases of a program and of the path that witnesses are looked for on, and what else of the parameters
-// either depends on.
-func (b *planner) movable(way *path) {
+// either depends on. It returns the bases of the path's operations, if launches can be remembered.
+func (b *planner) movable(way *path) []int32 {
 	f := &flow{p: b.p, way: way, at: map[int32]int32{}}
 	if !f.parameters() {
-		return
+		return nil
 	}
 	for f.again = true; f.again; {
 		f.again = false
@@ -39,8 +39,8 @@ func (b *planner) movable(way *path) {
 	for i := range b.p.accs {
 		b.baseOf = append(b.baseOf, index[f.regs[b.p.forms[b.p.accs[i].form].c]])
 	}
-	for _, k := range f.ways {
-		b.wayBase = append(b.wayBase, index[k])
+	for i, k := range f.ways {
+		f.ways[i] = index[k]
 	}
 	for at := 0; at < len(f.used); at += 8 {
 		w := keyWord{off: int32(at)}
@@ -55,6 +55,7 @@ func (b *planner) movable(way *path) {
 	}
 	b.least = f.least
 	b.repeats = true
+	return f.ways
 }
 
 // A flow follows pointers from the parameters to where they are used. What is followed is 0: no pointer; else 1 + the

@@ -24,12 +24,12 @@
 //	hidden.go    reads that see only what their own thread has written
 //	table.go     values that are loaded, from memory whose contents may be known
 //	program.go   the summary: flat programs that a launch evaluates
-//	plan.go      the order in which a launch evaluates a program
+//	plan.go      the order in which a launch evaluates a program; packed_unsafe.go, its tables as one block of memory
 //	eval.go      a launch: numbers for coefficients, ranges for variables
 //	known.go     contents of memory, and what they say of a launch
 //	overlap.go   whether two strided boxes can meet
 //	verdict.go   what may be read before it is written
-//	witness.go   proof that an instance is not idempotent
+//	witness.go   proof that an instance is not idempotent; view.go, where one may be found
 //	bases.go     pointers that a launch may be moved by; recent.go, launches that were evaluated before
 //	explain.go   how a range was found, for people; condition.go, on what the verdict depends
 //	codec.go     summaries as bytes; check.go, what of them is accepted; cache.go, where they are kept

@@ -34,13 +34,12 @@ type plan struct {
 	writers  []int32 // accesses that write, in the same way
 	reads    []int32 // accesses that may see what was there before, in their order
 	writes   []int32 // accesses that change something, in their order
-	fixed    []int32 // of operations of the path: the register that holds the same; -1: none
+	view     view
 
 	// Of bases.go:
 	repeats bool      // launches can be remembered
 	bases   []int32   // offsets of parameters
 	baseOf  []int32   // of accesses: 1 + the base that they lie at; 0 = none
-	wayBase []int32   // of operations of the path, in the same way
 	key     []keyWord // what else of the parameters a launch depends on
 	least   int       // bytes of parameters
 }
@@ -139,7 +138,8 @@ type routeStep struct {
 // prepare makes the plan. A witness is looked for on the path.
 func (p *program) prepare(way *path) { p.arrange(way, true) }
 
-// arrange makes a plan in which contexts share what they have in common, or none does.
+// arrange makes a plan in which contexts share what they have in common, and threads are followed only where they may show
+// something; or neither.
 func (p *program) arrange(way *path, sharing bool) {
 	b := &planner{plan: &plan{siteOf: make([]int32, len(p.accs))}, p: p}
 	p.plan = b.plan
@@ -174,8 +174,8 @@ func (p *program) arrange(way *path, sharing bool) {
 	}
 	b.tree(list, 0)
 	b.accesses()
-	b.same(way)
-	b.movable(way)
+	b.look(way, b.movable(way), sharing)
+	b.p.pack()
 }
 
 func (b *planner) registers() {
@@ -589,30 +589,5 @@ func (b *planner) accesses() {
 			p, q := &accs[x], &accs[y]
 			return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
 		})
-	}
-}
-
-// same finds the operations of a path that are registers.
-func (b *planner) same(way *path) {
-	at := map[instr]int32{}
-	for i, in := range b.p.ops {
-		at[in] = int32(i)
-	}
-	for i, in := range way.ops {
-		r := int32(-1)
-		if i > 0 {
-			args := [...]*int32{&in.a, &in.b, &in.c}
-			all := true
-			for _, a := range args {
-				if *a != 0 {
-					*a = b.fixed[*a]
-					all = all && *a >= 0
-				}
-			}
-			if x, ok := at[in]; ok && all {
-				r = x
-			}
-		}
-		b.fixed = append(b.fixed, r)
 	}
 }

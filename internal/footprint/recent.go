@@ -284,7 +284,7 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	}
 	shown := int32(0)
 	if in.Verdict == NotIdempotent && !still {
-		shown = pl.wayBase[m.walk.shown]
+		shown = m.walk.shown
 		if h := r.hulls[shown]; in.Witness.Byte < h.lo || in.Witness.Byte >= h.hi {
 			return 0, false
 		}

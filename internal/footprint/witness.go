@@ -134,7 +134,7 @@ type walker struct {
 	log     []event
 	looks   int   // accesses that were looked at
 	tried   bool  // a witness was looked for
-	shown   int32 // the operation that is the address of the one that was found
+	shown   int32 // the base of the one that was found
 }
 
 // An event is an access that the thread surely makes.
@@ -151,7 +151,7 @@ const (
 	maxLooks  = 1024 // a launch is judged in microseconds
 )
 
-func (w *walker) grow(p *path, loops int) {
+func (w *walker) grow(p *view, loops int) {
 	w.vals = resize(w.vals, len(p.ops))
 	if len(w.state) < len(p.ops) || len(w.visited) < len(p.blocks) || w.stamp > 1<<31 {
 		w.state = make([]uint32, max(len(p.ops), len(w.state)))
@@ -161,8 +161,11 @@ func (w *walker) grow(p *path, loops int) {
 	w.in = resize(w.in, loops)
 }
 
-// value computes an operation for the thread; false if that cannot be done.
-func (m *machine) value(p *path, i int32) (int64, bool) {
+// value computes an operand for the thread; false if that cannot be done.
+func (m *machine) value(p *view, i int32) (int64, bool) {
+	if i < 0 {
+		return m.regs[^i], true
+	}
 	w := &m.walk
 	switch w.state[i] {
 	case w.stamp:
@@ -170,13 +173,7 @@ func (m *machine) value(p *path, i int32) (int64, bool) {
 	case w.stamp + 1:
 		return 0, false
 	}
-	var x int64
-	ok := true
-	if r := m.plan.fixed[i]; r >= 0 {
-		x = m.regs[r]
-	} else {
-		x, ok = m.valueOf(p, &p.ops[i])
-	}
+	x, ok := m.valueOf(p, &p.ops[i])
 	w.vals[i], w.state[i] = x, w.stamp
 	if !ok {
 		w.state[i] = w.stamp + 1
@@ -184,7 +181,7 @@ func (m *machine) value(p *path, i int32) (int64, bool) {
 	return x, ok
 }
 
-func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
+func (m *machine) valueOf(p *view, in *instr) (int64, bool) {
 	w := &m.walk
 	switch in.op {
 	case opConst:
@@ -223,18 +220,18 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 		}
 		return b, ok && known
 	}
-	// Most arguments are registers: no call for those.
+	// Many arguments are registers: no call for those.
 	var a, b int64
 	ok := true
-	if r := m.plan.fixed[in.a]; r >= 0 {
-		a = m.regs[r]
+	if in.a < 0 {
+		a = m.regs[^in.a]
 	} else if a, ok = m.value(p, in.a); !ok {
 		return 0, false
 	}
-	if in.b != 0 {
-		if r := m.plan.fixed[in.b]; r >= 0 {
-			b = m.regs[r]
-		} else if b, ok = m.value(p, in.b); !ok {
+	if in.b < 0 {
+		b = m.regs[^in.b]
+	} else if in.b > 0 {
+		if b, ok = m.value(p, in.b); !ok {
 			return 0, false
 		}
 	}
@@ -250,7 +247,7 @@ func (m *machine) valueOf(p *path, in *instr) (int64, bool) {
 }
 
 // follow logs the accesses that a thread surely makes, in their order.
-func (m *machine) follow(p *path, block, tid [3]int64) {
+func (m *machine) follow(p *view, block, tid [3]int64) {
 	w := &m.walk
 	l := m.launch
 	for i := range w.thread {
@@ -286,9 +283,9 @@ func (m *machine) follow(p *path, block, tid [3]int64) {
 			return
 		}
 		next := x.s0
-		if x.cond != 0 {
+		if x.cond != 0 || x.unclear {
 			c, ok := int64(0), false
-			if x.cond > 0 {
+			if !x.unclear {
 				c, ok = m.value(p, x.cond)
 			}
 			switch {
@@ -310,7 +307,7 @@ func (m *machine) follow(p *path, block, tid [3]int64) {
 
 // jump goes on at a block that the thread surely comes to. Of the loops that it leaves on its
 // way nobody knows how often they went round.
-func (m *machine) jump(p *path, to int32) int32 {
+func (m *machine) jump(p *view, to int32) int32 {
 	w := &m.walk
 	for i := range w.in {
 		if w.in[i] && int32(i) != p.blocks[to].loop-1 {
@@ -323,20 +320,17 @@ func (m *machine) jump(p *path, to int32) int32 {
 }
 
 // events logs the accesses of a block.
-func (m *machine) events(p *path, x *pblock) bool {
+func (m *machine) events(p *view, x *vblock) bool {
 	w := &m.walk
 	for i := x.i0; i < x.i1; i++ {
 		it := &p.items[i]
-		if it.hidden {
-			continue // it shows nothing
-		}
 		if it.guard != 0 {
 			if g, ok := m.value(p, it.guard); !ok || g == 0 {
 				continue
 			}
 		}
 		a, ok := m.value(p, it.addr)
-		if !ok || it.bytes == 0 {
+		if !ok {
 			continue
 		}
 		if len(w.log) >= maxEvents {
@@ -352,8 +346,8 @@ func (m *machine) events(p *path, x *pblock) bool {
 // those that write what they read.
 func (in *Instance) witness(s *Summary, r, w int) bool {
 	m := &in.m
-	p := &s.path
-	if len(p.ops) > maxOps || len(p.blocks) == 0 {
+	p := &m.plan.view
+	if p.blind {
 		return false
 	}
 	m.walk.grow(p, s.loops)
@@ -367,7 +361,7 @@ func (in *Instance) witness(s *Summary, r, w int) bool {
 			}
 		}
 		m.follow(p, block, tid)
-		if in.sameThread(s) || in.otherThread(s, r, w, block) {
+		if in.sameThread() || in.otherThread(r, w, block) {
 			return true
 		}
 	}
@@ -375,16 +369,16 @@ func (in *Instance) witness(s *Summary, r, w int) bool {
 }
 
 // sameThread looks for a read and a later write of the same byte in the log.
-func (in *Instance) sameThread(s *Summary) bool {
+func (in *Instance) sameThread() bool {
 	log := in.m.walk.log
-	items := s.path.items
+	items := in.m.plan.view.items
 	for i := range log {
 		e := &log[i]
 		r := &items[e.item]
 		if r.kind == isWrite || r.kind == isSettle {
 			continue
 		}
-		if r.kind == isUpdate && in.live(s, e.lo, r.order) {
+		if r.kind == isUpdate && in.live(e.lo, r.order) {
 			in.found(r, r, e.lo)
 			return true
 		}
@@ -400,7 +394,7 @@ func (in *Instance) sameThread(s *Summary) bool {
 			if w.kind == isRead || w.value != 0 && w.value == r.value {
 				continue
 			}
-			if b := max(e.lo, f.lo); in.live(s, b, r.order) {
+			if b := max(e.lo, f.lo); in.live(b, r.order) {
 				in.found(r, w, b)
 				return true
 			}
@@ -410,7 +404,7 @@ func (in *Instance) sameThread(s *Summary) bool {
 }
 
 // live reports that nothing writes a byte before the instruction of this order.
-func (in *Instance) live(s *Summary, b uint64, order int32) bool {
+func (in *Instance) live(b uint64, order int32) bool {
 	if in.m.walk.looks += len(in.m.p.accs); in.m.walk.looks > maxLooks {
 		return false
 	}
@@ -428,9 +422,9 @@ func (in *Instance) live(s *Summary, b uint64, order int32) bool {
 
 // otherThread looks for a thread of another block, or a later instruction in this one, that writes
 // what a logged read of bundle r has read.
-func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
+func (in *Instance) otherThread(r, w int, block [3]int64) bool {
 	m := &in.m
-	items := s.path.items
+	items := in.m.plan.view.items
 	ra, wa := &in.m.p.accs[r], &in.m.p.accs[w]
 	if ra.kind == isWrite || wa.kind == isRead || m.results[w].state != boxed || m.results[w].whole || m.results[w].region != 0 {
 		return false
@@ -438,14 +432,14 @@ func (in *Instance) otherThread(s *Summary, r, w int, block [3]int64) bool {
 	wr := &m.results[w]
 	for _, e := range m.walk.log {
 		it := &items[e.item]
-		if it.kind != isRead || e.lo < wr.lo || e.lo >= wr.hi || !in.live(s, e.lo, it.order) {
+		if it.kind != isRead || e.lo < wr.lo || e.lo >= wr.hi || !in.live(e.lo, it.order) {
 			continue
 		}
 		other, tid, ok := m.solve(w, e.lo)
 		if !ok {
 			continue
 		}
-		m.follow(&s.path, other, tid)
+		m.follow(&m.plan.view, other, tid)
 		for _, f := range m.walk.log {
 			x := &items[f.item]
 			if x.kind == isRead || f.lo > e.lo || e.lo >= f.hi || other == block && x.order <= it.order || x.value != 0 && x.value == it.value {
@@ -503,11 +497,11 @@ func (m *machine) coordinateOf(block, tid *[3]int64, coordinate, x int64) {
 	}
 }
 
-func (in *Instance) found(r, w *pitem, b uint64) {
+func (in *Instance) found(r, w *vitem, b uint64) {
 	in.Verdict, in.Cause, in.At = NotIdempotent, ReadThenWrite, int(w.pos)
 	if r == w {
 		in.Cause = ReadModifyWrite
 	}
-	in.m.walk.shown = r.addr
+	in.m.walk.shown = r.base
 	in.Witness = Witness{Read: int(r.pos), Write: int(w.pos), Byte: b}
 }
