@@ -21,6 +21,7 @@ type kernel struct {
 	makings []making          // of the SSA values
 	steps   map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
 	late    map[ir.ValID][]exprID
+	again   map[ir.ValID]bool // phis at the heads of loops whose values are all loaded from one place
 }
 
 // A step is how a value changes from one iteration to the next: by a uniform amount, or (none) by
@@ -48,6 +49,7 @@ func build(f *ir.Func, maxTid [3]int64) *kernel {
 	}
 	k.steps = map[ir.ValID]step{}
 	k.late = map[ir.ValID][]exprID{}
+	k.again = map[ir.ValID]bool{}
 	for range maxPasses {
 		k.pass()
 		if !k.inductions() {
@@ -93,6 +95,13 @@ func (k *kernel) inductions() bool {
 				continue
 			}
 			if _, ok := k.late[d]; ok {
+				continue
+			}
+			if k.again[d] {
+				continue
+			}
+			if k.loadedAgain(l, in) {
+				k.again[d], found = true, true
 				continue
 			}
 			if list := k.lateOf(l, in); list != nil {
@@ -552,6 +561,10 @@ func (k *kernel) phi(b *ir.Block, in *ir.Inst) exprID {
 	if same {
 		return list[0]
 	}
+	if x, ok := k.samePlace(list); ok {
+		x.block, x.in = b, in
+		return k.loaded(w, b, x)
+	}
 	var settled *linear
 	if w > 1 {
 		settled = k.settled(b, list, w)
@@ -609,6 +622,9 @@ func (k *kernel) headerPhi(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8) exprID
 	}
 	if s, ok := k.steps[in.Defs[0]]; ok {
 		return k.stepped(b, l, in, w, s)
+	}
+	if k.again[in.Defs[0]] {
+		return k.reload(b, l, in, w)
 	}
 	if list, ok := k.late[in.Defs[0]]; ok {
 		return k.lateValue(b, l, in, w, list)

@@ -102,11 +102,12 @@ func (c *checker) program() {
 	}
 	for i, x := range p.guards {
 		ok := within(x.form, len(p.forms)) && x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)) && span(0, x.exit, len(p.exits)) && span(0, x.rest, len(p.forms)) &&
-			span(0, x.need, len(p.forms)) && x.mod >= 0 && x.mod <= most && x.res >= 0 && x.res <= x.mod
+			span(0, x.need, len(p.forms)) && x.mod >= 0 && x.mod <= most && x.res >= 0 && x.res <= x.mod &&
+			span(0, x.load, len(p.vars)) && (x.load == 0 || p.vars[x.load-1].kind == vTable)
 		c.need(ok && (c.err != nil || p.forms[x.form].t1 > p.forms[x.form].t0), "guard", i)
 	}
 	for i, x := range p.exits {
-		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs), "exit", i)
+		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs) && span(0, x.load, len(p.vars)) && (x.load == 0 || p.vars[x.load-1].kind == vTable), "exit", i)
 	}
 	var last pctx // every access is in one context, and every step and condition in one at most
 	for i, x := range p.ctxs {

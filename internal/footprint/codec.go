@@ -9,7 +9,7 @@ import (
 
 // Version changes whenever the analysis, or the form of its summaries, does: summaries of
 // other versions are made anew.
-const Version = 6
+const Version = 7
 
 const magic = "holdfast footprint\n"
 
@@ -189,7 +189,7 @@ func (c *codec) program(p *program) {
 	list(c, &p.cands, func(x *cand) { c.ints(&x.guard, &x.pos) })
 	list(c, &p.checks, func(x *pcheck) { integer(c, &x.form); c.bounds(&x.in) })
 	list(c, &p.guards, func(x *pguard) {
-		c.ints(&x.form, &x.top, &x.exit, &x.rest, &x.need)
+		c.ints(&x.form, &x.top, &x.exit, &x.rest, &x.need, &x.load)
 		integer(c, &x.side)
 		integer(c, &x.mod)
 		integer(c, &x.res)
@@ -197,7 +197,7 @@ func (c *codec) program(p *program) {
 		c.flag(&x.not0)
 		integer(c, &x.wrap)
 	})
-	list(c, &p.exits, func(x *pexit) { c.ints(&x.v, &x.form, &x.rest, &x.step); c.bounds(&x.in); c.flag(&x.not0) })
+	list(c, &p.exits, func(x *pexit) { c.ints(&x.v, &x.form, &x.rest, &x.step, &x.load); c.bounds(&x.in); c.flag(&x.not0) })
 	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds, &x.home) })
 	list(c, &p.steps, func(x *pstep) { c.flag(&x.guard); integer(c, &x.index) })
 	list(c, &p.accs, func(x *pacc) {

@@ -536,7 +536,7 @@ func (m *machine) counter(v *pvar) bounds {
 		s.rest = m.total(&m.p.forms[x.rest])
 		s.valid = false
 		n, ok := m.passes(x, s.rest)
-		if !ok || n >= far {
+		if !ok || n >= far || x.load != 0 && !m.origins[x.load-1].here {
 			continue
 		}
 		// The numbers compared must be what they seem to be until then.
@@ -562,6 +562,9 @@ func (m *machine) passes(x *pexit, rest bounds) (int64, bool) {
 	if step == 0 || !rest.bounded() {
 		return 0, false
 	}
+	if x.not0 && rest.lo != rest.hi && !m.divides(step, &m.p.forms[x.rest]) {
+		return 0, false
+	}
 	if step < 0 { // the same the other way round
 		if step <= -far {
 			return 0, false
@@ -572,10 +575,26 @@ func (m *machine) passes(x *pexit, rest bounds) (int64, bool) {
 	return m.upwards(x.not0, x.in, step, rest)
 }
 
+// divides reports whether all numbers that a form may be are multiples of step.
+func (m *machine) divides(step int64, f *pform) bool {
+	if step == 1 || step == -1 {
+		return true
+	}
+	if f.sym != 0 || m.regs[f.c]%step != 0 {
+		return false
+	}
+	for _, t := range m.p.terms[f.t0:f.t1] {
+		if m.regs[t.coef]%step != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *machine) upwards(not0 bool, in bounds, step int64, rest bounds) (int64, bool) {
 	if not0 {
-		// It must hit 0.
-		if rest.hi > 0 || step != 1 && (rest.lo != rest.hi || rest.lo%step != 0) {
+		// It must hit 0: rest is a multiple of step, or one number (divides).
+		if rest.hi > 0 || rest.lo == rest.hi && rest.lo%step != 0 {
 			return 0, false
 		}
 		return -rest.lo / step, true
@@ -594,6 +613,9 @@ func (m *machine) guard(id int32) {
 	g := &m.p.guards[id]
 	f := &m.p.forms[g.form]
 	in := g.in
+	if g.load != 0 && !m.origins[g.load-1].here {
+		return
+	}
 	if g.exit != 0 {
 		x := &m.p.exits[g.exit-1]
 		s := &m.exits[g.exit-1]

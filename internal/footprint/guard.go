@@ -23,6 +23,7 @@ type guard struct {
 	rest *linear // in is for the sum of f and rest; nil: for f
 	need *linear // it holds if this is not negative, and
 	side uint8   // only one of its bounds; nil: always, and both
+	load int32   // 1 + a loaded value: it holds if what is loaded is known; 0 = always
 }
 
 // An exit is a test that every iteration of a loop makes, and what holds when it goes on.
@@ -31,6 +32,7 @@ type exit struct {
 	g    guard
 	rest *linear // g.f without the loop's counter, checks left out
 	step exprID  // the coefficient of the counter
+	load int32   // 1 + a value in rest that every iteration loads anew, from the same place; 0 = none
 }
 
 // conjuncts splits a predicate into the ones that follow from it. All of them together are as
@@ -112,7 +114,14 @@ func (k *kernel) guards(f fact) []guard {
 			return nil
 		}
 		if f.not {
-			return []guard{{f: d, not0: true}}
+			list := []guard{{f: d, not0: true}}
+			switch b := k.formBounds(d); {
+			case b.lo == 0: // floors can say more of a bound
+				list = append(list, guard{f: d, in: bounds{1, far}})
+			case b.hi == 0:
+				list = append(list, guard{f: d, in: bounds{-far, -1}})
+			}
+			return list
 		}
 		return k.quotients([]guard{{f: d, in: bounds{0, 0}}})
 	case opLTS, opLES, opLTU, opLEU:
@@ -254,7 +263,10 @@ func (k *kernel) exit(l *ir.Loop, id int64, counter varID, g guard) (exit, bool)
 			continue
 		}
 		if !k.invariant(l, t.v, 0) {
-			return exit{}, false
+			if x.load != 0 || !k.reloaded(l, t.v) {
+				return exit{}, false
+			}
+			x.load = int32(t.v) + 1
 		}
 		rest.terms = append(rest.terms, t)
 	}
@@ -263,13 +275,23 @@ func (k *kernel) exit(l *ir.Loop, id int64, counter varID, g guard) (exit, bool)
 	}
 	for _, c := range g.f.checks {
 		for _, t := range k.checks[c].f.terms {
-			if t.v != counter && !k.invariant(l, t.v, 0) {
+			if t.v != counter && int32(t.v)+1 != x.load && !k.invariant(l, t.v, 0) {
 				return exit{}, false
 			}
 		}
 	}
 	x.rest = k.form(rest)
 	return x, true
+}
+
+// reloaded reports whether a value is loaded in a loop, from a place that stays the same while it runs: j < row[i+1] where the
+// compiler could not see that nothing writes row. A launch that knows what is there knows that it is the same value every time (table).
+func (k *kernel) reloaded(l *ir.Loop, v varID) bool {
+	x := k.vars[v]
+	if x.kind != vTable || len(x.args) != 1 {
+		return false
+	}
+	return k.fixed(l, x.args[0].f)
 }
 
 // invariant reports whether a variable stays the same while a loop runs.

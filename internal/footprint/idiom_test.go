@@ -39,6 +39,64 @@ var idioms = []struct {
 	{"a number shifted by what differs", `
 	shr.u32 %r4, %r1, 8;
 	shl.b32 %r9, %r2, %r4;`, 2, 8, 20},
+	{"by fours to what is not above", `
+	mov.u32 %r9, 0;
+	setp.lt.u32 %p2, %r1, 3;
+	@%p2 bra $L_end;
+	add.s32 %r3, %r1, 1;
+	and.b32 %r4, %r3, 3;
+	sub.s32 %r5, %r1, %r4;
+$L_1:
+	add.s32 %r9, %r9, 4;
+	add.s32 %r5, %r5, -4;
+	setp.ne.s32 %p1, %r5, -1;
+	@%p1 bra $L_1;`, 0, 16, 1540},
+	{"by fours, and a test that allows one more", `
+	mov.u32 %r9, 0;
+	setp.lt.u32 %p2, %r1, 2;
+	@%p2 bra $L_end;
+	add.s32 %r3, %r1, 1;
+	and.b32 %r4, %r3, 3;
+	sub.s32 %r5, %r1, %r4;
+$L_1:
+	add.s32 %r9, %r9, 4;
+	add.s32 %r5, %r5, -4;
+	setp.ne.s32 %p1, %r5, -1;
+	@%p1 bra $L_1;`, 0, 0, 0},
+	{"by threes to a multiple of four", `
+	mov.u32 %r9, 0;
+	setp.lt.u32 %p2, %r1, 3;
+	@%p2 bra $L_end;
+	add.s32 %r3, %r1, 1;
+	and.b32 %r4, %r3, 3;
+	sub.s32 %r5, %r1, %r4;
+$L_1:
+	add.s32 %r9, %r9, 3;
+	add.s32 %r5, %r5, -3;
+	setp.ne.s32 %p1, %r5, -1;
+	@%p1 bra $L_1;`, 0, 0, 0},
+	{"by twos to what is not above", `
+	mov.u32 %r9, 0;
+	setp.eq.s32 %p2, %r1, 0;
+	@%p2 bra $L_end;
+	add.s32 %r3, %r1, 1;
+	and.b32 %r4, %r3, 1;
+	sub.s32 %r5, %r1, %r4;
+$L_1:
+	add.s32 %r9, %r9, 2;
+	add.s32 %r5, %r5, -2;
+	setp.ne.s32 %p1, %r5, -1;
+	@%p1 bra $L_1;`, 0, 8, 1540},
+	{"by twos without a test", `
+	mov.u32 %r9, 0;
+	add.s32 %r3, %r1, 1;
+	and.b32 %r4, %r3, 1;
+	sub.s32 %r5, %r1, %r4;
+$L_1:
+	add.s32 %r9, %r9, 2;
+	add.s32 %r5, %r5, -2;
+	setp.ne.s32 %p1, %r5, -1;
+	@%p1 bra $L_1;`, 0, 0, 0},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;

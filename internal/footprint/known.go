@@ -184,6 +184,7 @@ const maxValues = 16
 // An origin is what is known of a loaded value wherever it is loaded, in all of the launch.
 type origin struct {
 	known  bool
+	here   bool // at all addresses that it may have where the machine is, so it is the same whenever it is loaded
 	in     bounds
 	v0, v1 int32 // machine.values; equal: many
 }
@@ -193,6 +194,7 @@ type origin struct {
 func (m *machine) table(i int32, v *pvar) bounds {
 	m.many(i)
 	b, ok := m.lookup(i, v)
+	m.origins[i].here = ok
 	if !ok {
 		m.many(i)
 		b = evaluate(vTable, v.w, v.imm, bounds{}, bounds{})
@@ -205,7 +207,7 @@ func (m *machine) table(i int32, v *pvar) bounds {
 	}
 	if m.home == i && ok {
 		s := m.sets[i]
-		m.origins[i] = origin{true, b, s.v0, s.v1}
+		m.origins[i] = origin{true, true, b, s.v0, s.v1}
 	}
 	return b
 }

@@ -125,6 +125,31 @@ L1:
 	bra L1;
 L2:
 	st.global.u32 [%rd7], %r1;`
+	// The same with the end of the row loaded anew, from off bytes behind where the row begins, in rounds that have stored something.
+	reloaded := func(off string) string {
+		return `
+	ld.global.u32 %r5, [%rd5];
+	ld.global.u32 %r6, [%rd5+4];
+	mov.u32 %r7, %r5;
+	setp.ge.s32 %p1, %r7, %r6;
+	@%p1 bra L2;
+L1:
+	mul.wide.s32 %rd9, %r7, 4;
+	add.s64 %rd9, %rd3, %rd9;
+	ld.global.u32 %r3, [%rd9+20];
+	mul.wide.s32 %rd8, %r3, 4;
+	add.s64 %rd8, %rd1, %rd8;
+	ld.global.u32 %r4, [%rd8];
+	setp.lt.s32 %p2, %r4, 0;
+	@%p2 bra L3;
+	st.global.u32 [%rd7], %r1;
+	ld.global.u32 %r6, [%rd5+` + off + `];
+L3:
+	add.s32 %r7, %r7, 1;
+	setp.lt.s32 %p1, %r7, %r6;
+	@%p1 bra L1;
+L2:`
+	}
 	pointers := `
 	ld.global.u64 %rd8, [%rd6];
 	add.s64 %rd9, %rd8, %rd4;
@@ -157,6 +182,10 @@ L2:
 		{"only if, and more", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 3; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b, tab, tab, unknown},
 		{"rows", loop, csr, b, tab, tab, idempotent(Range{a + 256, a + 268}, Range{a + 272, a + 284}, Range{tab, tab + 44})},
 		{"rows, and a column too few", loop, csr[:len(csr)-4], b, tab, tab, unknown},
+		{"rows, ends anew", reloaded("4"), csr, b, tab, tab, idempotent(Range{a + 256, a + 268}, Range{a + 272, a + 284}, Range{tab, tab + 44})},
+		{"rows, ends anew, and a column too few", reloaded("4"), csr[:len(csr)-4], b, tab, tab, unknown},
+		{"rows, ends anew, and written", reloaded("4"), csr, tab + 12, tab, tab, unknown},
+		{"rows, other ends", reloaded("8"), csr, b, tab, tab, unknown},
 		{"pointers", pointers, words(8, a+64, a+128, a+64, a+256), b, tab, tab, idempotent(Range{a + 64, a + 80}, Range{a + 128, a + 144}, Range{a + 256, a + 272}, Range{tab, tab + 32})},
 		{"between pointers", pointers, words(8, a+64, a+128, a+64, a+256), b + 96, tab, tab, idempotent(Range{a + 64, a + 80}, Range{a + 128, a + 144}, Range{a + 256, a + 272}, Range{tab, tab + 32})},
 		{"at a pointer", pointers, words(8, a+64, a+128, a+64, a+256), b + 124, tab, tab, unknown},

@@ -83,6 +83,7 @@ type pguard struct {
 	rest int32 // 1 + form; in is for the sum of both
 	need int32 // 1 + form; if it is not negative, the guard holds, but for one side (unrolled.go)
 	side uint8
+	load int32 // 1 + a loaded value: it holds only where what is loaded is known; 0 = always
 	mod  int64 // of several terms: what is bounded is res modulo mod; 0 = not known
 	res  int64
 }
@@ -94,6 +95,7 @@ type pexit struct {
 	step int32
 	in   bounds
 	not0 bool
+	load int32 // 1 + a loaded value: the test says something only if what is loaded is known; 0 = none
 }
 
 // A pctx is the facts that hold at some accesses: steps are done in order, then the accesses
@@ -164,13 +166,20 @@ type guardKey struct {
 	exit int32
 	rest *linear
 	need *linear
+	load int32
 }
 
-func newCompiler(k *kernel) *compiler {
-	c := &compiler{kernel: k, p: &program{}, reg: map[exprID]int32{}, varAt: map[varID]int32{}, formAt: map[*linear]int32{},
+func newCompiler(k *kernel, tables bool) *compiler {
+	c := &compiler{kernel: k, tables: tables, p: &program{}, reg: map[exprID]int32{}, varAt: map[varID]int32{}, formAt: map[*linear]int32{},
 		chkAt: map[int32]int32{}, guards: map[guardKey]int32{}, exitAt: map[int64][]int32{}, loops: map[int64][]exit{}, atoms: map[string]int32{"": 0}}
 	for i, l := range k.f.Loops.Loops {
-		c.loops[int64(i)] = k.exits(l)
+		for _, x := range k.exits(l) {
+			if x.load != 0 && !tables {
+				c.loaded = true
+				continue
+			}
+			c.loops[int64(i)] = append(c.loops[int64(i)], x)
+		}
 	}
 	return c
 }
@@ -297,7 +306,11 @@ func (c *compiler) counter(loop int64, v int32) {
 	var list []pexit
 	var given []exit
 	for _, x := range c.loops[loop] {
-		list = append(list, pexit{v: v, form: c.linearForm(x.g.f), rest: c.linearForm(x.rest), step: c.register(x.step), in: x.g.in, not0: x.g.not0})
+		load := int32(0)
+		if x.load != 0 {
+			load = c.variableIndex(varID(x.load-1)) + 1
+		}
+		list = append(list, pexit{v: v, form: c.linearForm(x.g.f), rest: c.linearForm(x.rest), step: c.register(x.step), in: x.g.in, not0: x.g.not0, load: load})
 		given = append(given, x)
 	}
 	c.p.vars[v].a0 = int32(len(c.p.exits))
@@ -310,7 +323,7 @@ func (c *compiler) counter(loop int64, v int32) {
 }
 
 func (c *compiler) guard(g guard, exit int32) int32 {
-	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit, g.rest, g.need}
+	key := guardKey{g.f, g.in, g.not0, g.wrap, g.top, exit, g.rest, g.need, g.load}
 	if i, ok := c.guards[key]; ok {
 		return i
 	}
@@ -320,6 +333,9 @@ func (c *compiler) guard(g guard, exit int32) int32 {
 	}
 	if g.rest != nil {
 		p.rest = c.linearForm(g.rest) + 1
+	}
+	if g.load != 0 {
+		p.load = c.variableIndex(varID(g.load-1)) + 1
 	}
 	if g.need != nil {
 		p.need, p.side = c.linearForm(g.need)+1, g.side
@@ -408,6 +424,10 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 		}
 	}
 	need(f)
+	if c.tables {
+		all = c.aliases(all, s.vars)
+	}
+	all = c.floors(all, s.vars)
 	used := map[int32]bool{}
 	for grown := true; grown; {
 		grown = false

@@ -167,6 +167,21 @@ func (g *generator) block(depth int) []stmt {
 			g.fresh()
 			g.known = g.known[:known]
 			list = append(list, s)
+		case g.r.IntN(8) == 0:
+			// for j from t[a] to below t[a+1], which is loaded anew in every iteration, or in those that have stored something.
+			known := len(g.known)
+			s := stmt{op: "span", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.r.IntN(2), y: g.r.IntN(3), not: g.r.IntN(2) == 0, store: g.r.IntN(2) == 0}
+			s.k = uint32(1 + g.r.IntN(5)/4)
+			if g.r.IntN(4) > 0 {
+				low := stmt{op: "and", a: s.a, isConst: true, k: 15, d: g.fresh()}
+				list = append(list, low)
+				s.a = low.d
+			}
+			s.d = g.fresh()
+			g.fresh()
+			g.fresh()
+			g.known = g.known[:known]
+			list = append(list, s)
 		case k < 3:
 			list = append(list, stmt{op: "ld", a: g.any(), b: g.r.IntN(2)})
 		case k < 6:
@@ -331,6 +346,48 @@ func (t *text) stmt(s *stmt) {
 		t.line("add.s32 %%r%d, %%r%d, 4", j, j)
 		t.line("setp.lt.s32 %%p1, %%r%d, %%r%d", j, s.b)
 		t.line("@%%p1 bra L%d", loop)
+		fmt.Fprintf(t, "L%d:\n", end)
+	case "span":
+		t.labels += 3
+		top, on, end := t.labels-2, t.labels-1, t.labels
+		j, hi, v := s.d, s.d+1, s.d+2
+		at := func() {
+			t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
+			t.line("add.s64 %%rd4, %%rd5, %%rd3")
+		}
+		at()
+		t.line("ld.global.u32 %%r%d, [%%rd4]", j)
+		t.line("ld.global.u32 %%r%d, [%%rd4+4]", hi)
+		t.line("setp.ge.s32 %%p1, %%r%d, %%r%d", j, hi)
+		t.line("@%%p1 bra L%d", end)
+		fmt.Fprintf(t, "L%d:\n", top)
+		t.line("mov.u32 %%r%d, %%r%d", v, j)
+		if s.not {
+			t.line("mul.wide.s32 %%rd3, %%r%d, 4", j)
+			t.line("add.s64 %%rd4, %%rd5, %%rd3")
+			t.line("ld.global.u32 %%r%d, [%%rd4]", v)
+		}
+		touch := func(buffer, index int, store bool) {
+			t.line("mul.wide.s32 %%rd3, %%r%d, 4", index)
+			t.line("add.s64 %%rd4, %%rd%d, %%rd3", 1+buffer)
+			if store {
+				t.line("st.global.u32 [%%rd4], %%r%d", regN)
+			} else {
+				t.line("ld.global.u32 %%r0, [%%rd4]")
+			}
+		}
+		touch(s.x, v, s.store)
+		if s.y > 0 {
+			t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, j, s.b)
+			t.line("@!%%p1 bra L%d", on)
+			touch(s.y-1, s.b, true)
+		}
+		at()
+		t.line("ld.global.u32 %%r%d, [%%rd4+%d]", hi, 4*s.k)
+		fmt.Fprintf(t, "L%d:\n", on)
+		t.line("add.s32 %%r%d, %%r%d, 1", j, j)
+		t.line("setp.lt.s32 %%p1, %%r%d, %%r%d", j, hi)
+		t.line("@%%p1 bra L%d", top)
 		fmt.Fprintf(t, "L%d:\n", end)
 	case "table":
 		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
@@ -584,18 +641,27 @@ func (x *lane) do(list []stmt) bool {
 				x.regs[s.d] = b
 				break
 			}
-			at := x.base[2] + uint64(int64(int32(a))*4)
-			for k := range uint64(4) {
-				x.reads[at+k] = true
-				if !x.own[at+k] {
-					x.live[at+k] = true
+			x.regs[s.d] = x.fetch(int64(int32(a)))
+		case "span":
+			at := int64(int32(a))
+			j, hi := x.fetch(at), x.fetch(at+1)
+			for int32(j) < int32(hi) {
+				v := j
+				if s.not {
+					v = x.fetch(int64(int32(j)))
+				}
+				x.touch(s.x, v, s.store)
+				if s.y == 0 || holds(s.rel, j, b) {
+					if s.y > 0 {
+						x.touch(s.y-1, b, true)
+					}
+					hi = x.fetch(at + int64(s.k))
+				}
+				j++
+				if x.steps += 50; x.steps > maxSteps {
+					return false
 				}
 			}
-			v, ok := x.memory[at]
-			if !ok {
-				v = uint32(at) * 2654435761
-			}
-			x.regs[s.d] = v
 		case "pick":
 			yes := holds(s.rel, a, b)
 			x.regs[s.d] = x.regs[s.y]
@@ -672,6 +738,22 @@ func (x *lane) row(s *stmt, j int32, off uint64) {
 			x.live[at+k] = true
 		}
 	}
+}
+
+// fetch is word i of the table.
+func (x *lane) fetch(i int64) uint32 {
+	at := x.base[2] + uint64(i*4)
+	for k := range uint64(4) {
+		x.reads[at+k] = true
+		if !x.own[at+k] {
+			x.live[at+k] = true
+		}
+	}
+	v, ok := x.memory[at]
+	if !ok {
+		v = uint32(at) * 2654435761
+	}
+	return v
 }
 
 // touch accesses a word of a buffer.

@@ -144,7 +144,7 @@ func (s *Summary) analyse(f *ir.Func, calls *callees) {
 		return
 	}
 	k.hide(list)
-	c := newCompiler(k)
+	c := newCompiler(k, false)
 	c.compile(list)
 	if c.circle {
 		s.refuse(TooLarge, 0)
@@ -154,8 +154,8 @@ func (s *Summary) analyse(f *ir.Func, calls *callees) {
 	s.prog = *c.p
 	names := c.names
 	if c.loaded {
-		t := newCompiler(k)
-		t.tables, t.names = true, c.names
+		t := newCompiler(k, true)
+		t.names = c.names
 		t.compile(list)
 		if !t.circle {
 			s.tables, s.reads, names = *t.p, true, t.names

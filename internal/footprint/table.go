@@ -33,6 +33,94 @@ func (k *kernel) loadedFrom(in *ir.Inst, i int) (loaded, bool) {
 	return loaded{at: k.moved(f, k.binary(opAdd, 64, f.c, k.num(off))), kind: vTable}, true
 }
 
+// Where a compiler cannot see that nothing writes a place, it loads from there again and again: the end of a row anew in every
+// iteration, or only in those that have stored something. The value that is used is then a phi of loads from one place. It is a
+// loaded value like each of them: in a launch that knows what is there, they are the same, and in another one it may be anything.
+
+// samePlace is the place that all of some values of one width were loaded from.
+func (k *kernel) samePlace(list []exprID) (loaded, bool) {
+	first, ok := k.loadOf(list[0])
+	for _, e := range list {
+		x, is := k.loadOf(e)
+		ok = ok && is && x.at == first.at && x.imm == first.imm
+	}
+	return first, ok
+}
+
+// loadOf is where a value was loaded from.
+func (k *kernel) loadOf(e exprID) (loaded, bool) {
+	if e == none || k.exprs[e].op != opUnknown {
+		return loaded{}, false
+	}
+	x, ok := k.loads[k.exprs[e].imm]
+	return x, ok && x.kind == vTable
+}
+
+// loadedAgain is the place that a phi's values were all loaded from, before a loop and in it. What its address is made from must stay the
+// same while the loop runs: then all these loads have one address.
+func (k *kernel) loadedAgain(l *ir.Loop, in *ir.Inst) bool {
+	var list []exprID
+	w := k.widthOf(in.Defs[0])
+	done := map[ir.ValID]bool{}
+	var visit func(in *ir.Inst) bool
+	visit = func(in *ir.Inst) bool {
+		if done[in.Defs[0]] {
+			return true
+		}
+		done[in.Defs[0]] = true
+		for i := range in.Args {
+			x := &in.Args[i]
+			if x.Kind != ir.Value || x.Part != "" || x.Mod != 0 || k.widthOf(x.Val) != w || len(done) > 8 {
+				return false
+			}
+			if def := k.f.Vals[x.Val].Def; def != nil && def.Op == ir.Phi {
+				if !visit(def) {
+					return false
+				}
+			} else {
+				list = append(list, k.vals[x.Val])
+			}
+		}
+		return true
+	}
+	if w < 8 || !visit(in) || len(list) == 0 {
+		return false
+	}
+	x, ok := k.samePlace(list)
+	return ok && k.fixed(l, x.at)
+}
+
+// reload is a phi of which loadedAgain has said so.
+func (k *kernel) reload(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8) exprID {
+	for i, p := range b.Preds {
+		if k.f.Loops.Contains(l, p.Block) {
+			continue
+		}
+		if x, ok := k.loadOf(k.operand(in.Args[i], w)); ok && k.fixed(l, x.at) {
+			x.block, x.in = b, in
+			return k.loaded(w, b, x)
+		}
+	}
+	return k.unknown(w, b)
+}
+
+// fixed reports whether a form stays the same while a loop runs.
+func (k *kernel) fixed(l *ir.Loop, f *linear) bool {
+	for _, t := range f.terms {
+		if !k.invariant(l, t.v, 0) {
+			return false
+		}
+	}
+	for _, id := range f.checks {
+		for _, t := range k.checks[id].f.terms {
+			if !k.invariant(l, t.v, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // A paramTable is the parameter that a load whose place is computed reads, as bytes of the parameter buffer, and (bit 0) whether
 // numbers are unsigned.
 type paramTable int64
@@ -87,6 +175,48 @@ func (c *compiler) projections(all []int32) []int32 {
 			p.f = c.form(f)
 			p.rest = c.form(linear{terms: []term{t}, c: c.num(0)})
 			out = append(out, c.guard(p, c.p.guards[id].exit))
+		}
+	}
+	return out
+}
+
+// aliases adds to guards of a loaded value what they say of another one that an access needs, and that is loaded from the same place. It
+// holds where what is there is known: then both are that.
+func (c *compiler) aliases(all []int32, needed map[varID]bool) []int32 {
+	var list []varID
+	for v := range needed {
+		if c.vars[v].kind == vTable {
+			list = append(list, v)
+		}
+	}
+	slices.Sort(list)
+	out := all
+	for _, id := range all {
+		g := c.given[id]
+		if c.p.guards[id].exit != 0 || g.rest != nil || g.need != nil || g.load != 0 {
+			continue
+		}
+		for _, t := range g.f.terms {
+			x := &c.vars[t.v]
+			if x.kind != vTable {
+				continue
+			}
+			for _, v := range list {
+				y := &c.vars[v]
+				if v == t.v || y.w != x.w || y.imm != x.imm || y.args[0].f != x.args[0].f {
+					continue
+				}
+				f, ok := c.sum(g.f, c.varForm(t.v), c.binary(opMul, 64, t.coef, c.num(-1)))
+				if ok {
+					f, ok = c.sum(f, c.varForm(v), t.coef)
+				}
+				if !ok || len(f.terms) == 0 {
+					continue
+				}
+				p := g
+				p.f, p.load = f, int32(v)+1
+				out = append(out, c.guard(p, 0))
+			}
 		}
 	}
 	return out

@@ -1,6 +1,10 @@
 package footprint
 
-import "holdfast/internal/ir"
+import (
+	"slices"
+
+	"holdfast/internal/ir"
+)
 
 // Compilers unroll a loop of T rounds by m: T%m rounds one by one, then the others m at a time. That the two together do not
 // go farther than the loop did takes four facts:
@@ -150,6 +154,70 @@ func (c *compiler) atMostWhole(all []int32) []int32 {
 		}
 	}
 	return all
+}
+
+// floors adds what guards say of a quotient that an access needs: if D is in [lo, hi], (D+n)/m is in [(lo+n)/m, (hi+n)/m], rounded
+// towards minus infinity. Of 4*x + y, (4*x + y + 1)/2 is the form 2*x + (y+1)/2, so that D and what is divided have to be the same
+// only but for multiples of m.
+func (c *compiler) floors(all []int32, needed map[varID]bool) []int32 {
+	var list []varID
+	for v := range needed {
+		if x := &c.vars[v]; x.kind == vFloor && x.args[0].w == 0 && x.args[0].f.sym == 0 && len(x.args[0].f.checks) == 0 {
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return all
+	}
+	slices.Sort(list)
+	out := all
+	for _, id := range all {
+		g := c.given[id]
+		if c.p.guards[id].exit != 0 || g.wrap != 0 || g.not0 || g.rest != nil || g.need != nil || g.load != 0 {
+			continue
+		}
+		n := 0
+		for _, v := range list {
+			if n == maxFloors {
+				break
+			}
+			if q, ok := c.quotientGuard(g, v); ok {
+				out = append(out, c.guard(q, 0))
+				n++
+			}
+		}
+	}
+	return out
+}
+
+// maxFloors bounds the guards that floors makes of one.
+const maxFloors = 4
+
+// quotientGuard is what a guard says of the quotient v of its form.
+func (c *compiler) quotientGuard(g guard, v varID) (guard, bool) {
+	x := &c.vars[v]
+	whole, rest := c.split(g.f, x.imm)
+	d, ok := c.sum(x.args[0].f, rest, c.num(-1))
+	if !ok || len(rest.terms) == 0 || len(d.terms) > 0 {
+		return guard{}, false
+	}
+	n, ok := c.constant(d.c)
+	if !ok || n <= -most || n >= most {
+		return guard{}, false
+	}
+	// g.f = m*whole + rest, and what v divides is rest + n.
+	f, ok := c.sum(whole, c.varForm(v), c.num(1))
+	if !ok {
+		return guard{}, false
+	}
+	in := everything
+	if g.in.lo > -most {
+		in.lo = floorDiv(g.in.lo+n, x.imm)
+	}
+	if g.in.hi < most {
+		in.hi = floorDiv(g.in.hi+n, x.imm)
+	}
+	return guard{f: c.withChecks(f, g.f), in: in}, true
 }
 
 // The bounds of a guard that hold.
