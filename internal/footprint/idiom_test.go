@@ -97,6 +97,21 @@ $L_1:
 	add.s32 %r5, %r5, -2;
 	setp.ne.s32 %p1, %r5, -1;
 	@%p1 bra $L_1;`, 0, 0, 0},
+	{"the remainder of 64 bits by 2", `
+	cvt.u64.u32 %rd5, %r1;
+	shr.u64 %rd6, %rd5, 63;
+	add.s64 %rd7, %rd5, %rd6;
+	and.b64 %rd7, %rd7, -2;
+	sub.s64 %rd8, %rd5, %rd7;
+	setp.lt.s64 %p1, %rd8, 0;
+	add.s64 %rd9, %rd8, 2;
+	selp.b64 %rd9, %rd9, %rd8, %p1;
+	cvt.u32.u64 %r9, %rd9;`, 0, 0, 8},
+	{"the sign of what may be negative", `
+	cvt.u64.u32 %rd5, %r1;
+	add.s64 %rd5, %rd5, -1;
+	shr.u64 %rd6, %rd5, 63;
+	cvt.u32.u64 %r9, %rd6;`, 0, 0, 0},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;

@@ -528,6 +528,9 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		if k, ok := g.constant(x.b); ok && k > 0 && k < int64(x.w) && k < 62 {
 			return g.shifted(fa, x.w, x.op == opShrS, int64(1)<<k)
 		}
+		if k, ok := g.constant(x.b); ok && k >= 62 && k < int64(x.w) && fa.sym == 0 && g.formBounds(fa).in(bounds{0, far - 1}) {
+			return g.withChecks(g.uniformForm(g.num(0)), fa) // the sign of an index
+		}
 		kind := vShrU
 		if x.op == opShrS {
 			kind = vShrS
