@@ -344,35 +344,34 @@ def chosen(bench, programs):
 # Part launches.
 
 def launches(bench):
-    """What recording adds to one launch: processes that do nothing else, plain and traced in turn."""
+    """What recording adds to one launch: a program that does nothing else goes past the recorder and through it in turn."""
     a = bench.args
     exe = bench.work / "launches"
     r = subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-o", str(exe), str(HERE / "launches.c"), "-ldl"], capture_output=True, text=True)
     if r.returncode != 0:
         bench.result["skipped"] = "launches.c cannot be compiled: " + r.stderr[-500:]
         return
-    size = [str(n) for n in ((200, 512, 64, 50) if a.gpu == "native" else (8, 64, 8, 20))]
-    bench.result.update(batches=int(size[0]), nodes=int(size[3]), processes=[])
-    for i in range(a.processes):
-        one = {}
-        for how in ("plain", "traced") if i % 2 == 0 else ("traced", "plain"):
-            bench.enough(5, "launches")
-            p = Program(bench, f"launches-{how}", [str(exe), *size], how, trace=bench.work / "launches.trace")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                p.proc.wait(min(60, bench.left()))
-            lines = [l for l in p.text.read_text(errors="replace").splitlines() if l.startswith('{"launch_ns"')]
-            p.kill()
-            if p.proc.returncode != 0 or not lines:
-                raise Failed(f"launches, {how}: {p.tail()}")
-            one[how] = {k: median(v) for k, v in json.loads(lines[0]).items()}
-        bench.result["processes"].append(one)
+    rounds, each, graphs, nodes = (400, 512, 64, 50) if a.gpu == "native" else (8, 64, 8, 20)
+    bench.result.update(rounds=rounds, nodes=nodes, processes=[])
+    for _ in range(a.processes):
+        bench.enough(5, "launches")
+        p = Program(bench, "launches", [str(exe), *map(str, (rounds, each, graphs, nodes))], "traced", trace=bench.work / "launches.trace")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            p.proc.wait(min(60, bench.left()))
+        lines = [l for l in p.text.read_text(errors="replace").splitlines() if l.startswith('{"launch"')]
+        p.kill()
+        if p.proc.returncode != 0 or not lines:
+            raise Failed(f"launches: {p.tail()}")
+        times = json.loads(lines[0])
+        bench.result["processes"].append({what: {"plain_ns": median(t["plain_ns"]), "traced_ns": median(t["traced_ns"]), "added_ns": median([y - x for x, y in zip(t["plain_ns"], t["traced_ns"])])}
+                                          for what, t in times.items()})
         bench.save()
     for what in ("launch", "graph"):
-        ns = {how: [p[how][f"{what}_ns"] for p in bench.result["processes"]] for how in ("plain", "traced")}
-        middle, low, high = interval([[t - p] for p, t in zip(ns["plain"], ns["traced"])])
-        bench.result[what] = {"plain_ns": median(ns["plain"]), "traced_ns": median(ns["traced"]), "added_ns": middle, "added_low_ns": low, "added_high_ns": high,
-                              "overhead_percent": 100 * middle / median(ns["plain"])}
-        bench.say(f"a {what}: {median(ns['plain']):.0f} ns, recorded {middle:+.0f} ns ({low:+.0f} to {high:+.0f})")
+        of = {k: [p[what][k] for p in bench.result["processes"]] for k in ("plain_ns", "traced_ns", "added_ns")}
+        share = [100 * x / y for x, y in zip(of["added_ns"], of["plain_ns"])]
+        bench.result[what] = {**{k: median(v) for k, v in of.items()}, "added_low_ns": min(of["added_ns"]), "added_high_ns": max(of["added_ns"]),
+                              "overhead_percent": median(share), "overhead_high": max(share)}
+        bench.say(f"a {what}: {median(of['plain_ns']):.0f} ns, recorded {median(of['added_ns']):+.0f} ns ({min(of['added_ns']):+.0f} to {max(of['added_ns']):+.0f}), {median(share):+.2f} %")
 
 
 # Part traces.
@@ -941,7 +940,7 @@ def main():
     p.add_argument("--program", action="append", default=[], help="NAME=COMMAND instead of the programs of the part")
     p.add_argument("--budget", type=float, default=540, help="seconds; nothing is begun that may not end by then")
     p.add_argument("--only", default="", metavar="NAMES", help="of the programs of the part only these, with commas between")
-    p.add_argument("--processes", type=int, default=12, help="launches: of each kind")
+    p.add_argument("--processes", type=int, default=10, help="launches: how many")
     p.add_argument("--pairs", type=int, default=3, help="traces: of processes of each program")
     p.add_argument("--blocks", type=int, default=8, help="traces: measured of a pair of processes at most, plain and traced in turn")
     p.add_argument("--steps", type=int, default=20, help="traces: steps of a block at most")
