@@ -15,6 +15,8 @@ type FillOptions struct {
 	// Compare digests the regions first and leaves alone the chunks that are right already: for memory that
 	// probably is (a rollback), not for new memory.
 	Compare bool
+	// Order is in which order StartFill fills; what it does not name comes afterwards. It is a hint: any spans will do.
+	Order []Span
 	// Progress is called after each batch, one call at a time. nil: not.
 	Progress func(Progress)
 }
@@ -225,18 +227,24 @@ func (f *fill) progress(items int, total uint64) {
 // fetchPart fetches items into buf, each with its copies queued as soon as it is there.
 func (f *fill) fetchPart(items []fillItem, buf []byte, st cuda.Stream) error {
 	for n, it := range items {
-		data := buf[n*ChunkSize : (n+1)*ChunkSize : (n+1)*ChunkSize]
-		first := it.chunks[0]
-		if err := f.fetch(it.digest, data); err != nil {
-			return fmt.Errorf("%s: fetch %v: %w", f.table.name(first), it.digest, err)
+		if err := f.fetchItem(it, buf[n*ChunkSize:(n+1)*ChunkSize:(n+1)*ChunkSize], st); err != nil {
+			return err
 		}
-		if err := f.e.drv.CopyHtoD(f.table.addr[first], data, st); err != nil {
-			return fmt.Errorf("%s: %w", f.table.name(first), err)
-		}
-		for _, i := range it.chunks[1:] {
-			if err := f.e.drv.CopyDtoD(f.table.addr[i], f.table.addr[first], ChunkSize, st); err != nil {
-				return fmt.Errorf("%s: %w", f.table.name(i), err)
-			}
+	}
+	return nil
+}
+
+func (f *fill) fetchItem(it fillItem, data []byte, st cuda.Stream) error {
+	first := it.chunks[0]
+	if err := f.fetch(it.digest, data); err != nil {
+		return fmt.Errorf("%s: fetch %v: %w", f.table.name(first), it.digest, err)
+	}
+	if err := f.e.drv.CopyHtoD(f.table.addr[first], data, st); err != nil {
+		return fmt.Errorf("%s: %w", f.table.name(first), err)
+	}
+	for _, i := range it.chunks[1:] {
+		if err := f.e.drv.CopyDtoD(f.table.addr[i], f.table.addr[first], ChunkSize, st); err != nil {
+			return fmt.Errorf("%s: %w", f.table.name(i), err)
 		}
 	}
 	return nil

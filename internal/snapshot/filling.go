@@ -4,24 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"holdfast/internal/cuda"
 )
 
-// Filling is a fill beside a program that runs already: it may use a chunk once Need has said so. Contents come in the order
-// of the chunks, but those that Need waits for come first.
+// Filling is a fill beside a program that runs already: it may use a chunk once Need has said so. What Need waits for comes
+// first, then what FillOptions.Order names, then the rest in the order of the chunks.
 type Filling struct {
 	f     *fill
 	items []fillItem
 	of    []int // of each chunk: its item, -1 if it was right from the start
+	order []int // items
 
 	mu      sync.Mutex
 	changed sync.Cond
 	state   []fillState // of items
-	urgent  []int       // items
-	next    int         // items below have been looked at
+	wanted  []bool      // of items: Need waits for it, or has
+	waits   int         // items that are wanted and not ready
+	urgent  []int       // items that are wanted; all that nobody has claimed are here
+	next    int         // what is before it in order has been looked at
+	left    int         // items that nobody has claimed
 	over    bool
 	err     error
 
@@ -48,7 +53,7 @@ func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]D
 		return nil, fmt.Errorf("fill: %w", err)
 	}
 	g.items = items
-	g.state = make([]fillState, len(items))
+	g.state, g.wanted, g.left = make([]fillState, len(items)), make([]bool, len(items)), len(items)
 	g.of = make([]int, len(g.f.want))
 	for i := range g.of {
 		g.of[i] = -1
@@ -58,6 +63,7 @@ func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]D
 			g.of[i] = n
 		}
 	}
+	g.arrange(opts.Order)
 	go func() {
 		defer close(g.done)
 		err := g.run(ctx)
@@ -68,6 +74,28 @@ func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]D
 		g.changed.Broadcast()
 	}()
 	return g, nil
+}
+
+// arrange puts the items in order: first those that the spans touch.
+func (g *Filling) arrange(first []Span) {
+	placed := make([]bool, len(g.items))
+	place := func(n int) {
+		if n >= 0 && !placed[n] {
+			placed[n] = true
+			g.order = append(g.order, n)
+		}
+	}
+	for _, sp := range first {
+		if sp.Region < 0 || sp.Region >= len(g.f.table.first)-1 {
+			continue
+		}
+		for i := range g.f.table.chunks([]Span{sp}) {
+			place(g.of[i])
+		}
+	}
+	for n := range g.items {
+		place(n)
+	}
 }
 
 // Wait returns when all is filled, or why it is not.
@@ -124,7 +152,6 @@ func (g *Filling) Need(ctx context.Context, spans []Span) error {
 	defer stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	asked := map[int]bool{}
 	for {
 		missing := false
 		for i := range g.f.table.chunks(spans) {
@@ -133,8 +160,12 @@ func (g *Filling) Need(ctx context.Context, spans []Span) error {
 				continue
 			}
 			missing = true
-			if g.state[n] == fillWaiting && !asked[n] {
-				asked[n] = true
+			if g.wanted[n] {
+				continue
+			}
+			g.wanted[n] = true
+			g.waits++
+			if g.state[n] == fillWaiting {
 				g.urgent = append(g.urgent, n)
 			}
 		}
@@ -153,55 +184,97 @@ func (g *Filling) Need(ctx context.Context, spans []Span) error {
 func (g *Filling) run(ctx context.Context) error {
 	t := time.Now()
 	defer func() { g.f.stats.CopyNs += lap(&t) }()
-	total := uint64(len(g.items)) * ChunkSize
 	return g.f.e.runBatches(ctx, func() *batch {
-		taken := g.take(g.f.e.batchChunks())
-		if len(taken) == 0 {
-			return nil
+		if g.unclaimed() {
+			return g.batch(ctx)
 		}
-		part := make([]fillItem, len(taken))
-		var chunks []int
-		for k, n := range taken {
-			part[k] = g.items[n]
-			chunks = append(chunks, part[k].chunks...)
-		}
-		return &batch{
-			begin: func(buf []byte, st cuda.Stream) error { return g.f.fetchPart(part, buf, st) },
-			end: func([]byte) error {
-				if err := g.f.verifyChunks(ctx, chunks); err != nil {
-					return err
-				}
-				g.ready(taken)
-				g.f.progress(len(part), total)
-				return nil
-			},
-		}
+		return nil
 	})
 }
 
-// take gives a lane items: only those that somebody waits for, if there are any.
-func (g *Filling) take(most int) []int {
+// batch is one whose items a lane claims one by one, when it comes to it: what has become urgent meanwhile is among them.
+func (g *Filling) batch(ctx context.Context) *batch {
+	var items, chunks []int
+	b := &batch{}
+	b.begin = func(buf []byte, st cuda.Stream) error {
+		for len(items) < g.f.e.batchChunks() {
+			n := g.claim(items)
+			if n < 0 {
+				break
+			}
+			at := len(items) * ChunkSize
+			items, chunks = append(items, n), append(chunks, g.items[n].chunks...)
+			if err := g.f.fetchItem(g.items[n], buf[at:at+ChunkSize:at+ChunkSize], st); err != nil {
+				return err
+			}
+		}
+		b.soon = g.wants(items)
+		return nil
+	}
+	b.end = func([]byte) error {
+		if err := g.f.verifyChunks(ctx, chunks); err != nil {
+			return err
+		}
+		g.ready(items)
+		g.f.progress(len(items), uint64(len(g.items))*ChunkSize)
+		return nil
+	}
+	return b
+}
+
+// hurried is how many items a batch has while somebody waits, if none of them is wanted: a lane delivers them together, and
+// begins nothing else before it has fetched them.
+const hurried = 2
+
+// claim gives a lane another item for a batch that has some; -1 if there is none, or if it is to be delivered now.
+func (g *Filling) claim(have []int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var taken []int
-	claim := func(n int) {
-		if g.state[n] == fillWaiting {
-			g.state[n] = fillTaken
-			taken = append(taken, n)
+	for len(g.urgent) > 0 {
+		n := g.urgent[0]
+		g.urgent = g.urgent[1:]
+		if g.take(n) {
+			return n
 		}
 	}
-	for len(taken) < most && len(g.urgent) > 0 {
-		claim(g.urgent[0])
-		g.urgent = g.urgent[1:]
+	if g.waits > 0 && (len(have) >= hurried || g.anyWanted(have)) {
+		return -1
 	}
-	if len(taken) > 0 {
-		return taken
-	}
-	for len(taken) < most && g.next < len(g.items) {
-		claim(g.next)
+	for g.next < len(g.order) {
+		n := g.order[g.next]
 		g.next++
+		if g.take(n) {
+			return n
+		}
 	}
-	return taken
+	return -1
+}
+
+// take claims an item, with the lock held; false if somebody has.
+func (g *Filling) take(n int) bool {
+	if g.state[n] != fillWaiting {
+		return false
+	}
+	g.state[n] = fillTaken
+	g.left--
+	return true
+}
+
+func (g *Filling) unclaimed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.left > 0
+}
+
+// wants reports whether somebody waits for one of the items, which are not ready.
+func (g *Filling) wants(items []int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.anyWanted(items)
+}
+
+func (g *Filling) anyWanted(items []int) bool {
+	return slices.ContainsFunc(items, func(n int) bool { return g.wanted[n] })
 }
 
 func (g *Filling) ready(items []int) {
@@ -209,6 +282,9 @@ func (g *Filling) ready(items []int) {
 	defer g.mu.Unlock()
 	for _, n := range items {
 		g.state[n] = fillReady
+		if g.wanted[n] {
+			g.waits--
+		}
 	}
 	g.changed.Broadcast()
 }

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fresh makes new memory for an image, and returns regions and what a program would map.
@@ -111,9 +115,144 @@ func TestFillOnDemandFirst(t *testing.T) {
 		}
 		n++
 	}
-	// Two lanes with two buffers of two chunks each, and as many batches again in the queue, were filled before.
-	if at < 0 || at > 14 {
+	// Each of two lanes was at one chunk.
+	if at < 0 || at > 3 {
 		t.Errorf("fetched as number %d of %d", at, n)
+	}
+	for _, r := range to {
+		r.Close()
+	}
+}
+
+// TestFillOrder: what the order names comes first, in that order, and the rest in the order of the chunks; whatever is no memory is
+// left out. Without an order (the near miss) chunk follows chunk.
+func TestFillOrder(t *testing.T) {
+	p := newProgram(t, 26, 60, 8, 6)
+	for r, m := range p.mems {
+		for c := range p.sizes[r] {
+			m.Write(c*ChunkSize, bytes.Repeat([]byte{byte(8*r + c + 1)}, 64))
+		}
+	}
+	p.mems[1].Write(5*ChunkSize, make([]byte, ChunkSize)) // is not fetched
+	e, regions, done := p.engineOf(t, EngineOptions{PinnedBytes: 4 * ChunkSize, Lanes: 1, Reserve: 1})
+	defer done()
+	sink, digests, frozen := image(t, p, e, regions)
+	name := map[Digest]int{}
+	for r := range digests {
+		for c, d := range digests[r] {
+			name[d] = 8*r + c
+		}
+	}
+	for what, x := range map[string]struct {
+		order []Span
+		want  []int
+	}{
+		"none": {nil, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+		"order": {[]Span{
+			{Region: 1, Off: 2 * ChunkSize, Len: 2 * ChunkSize}, {Region: 0, Off: 7*ChunkSize + 9, Len: 1}, {Region: 1, Off: 3 * ChunkSize, Len: 3 * ChunkSize}, {Region: 0, Off: ChunkSize - 1, Len: 2},
+		}, []int{10, 11, 7, 12, 0, 1, 2, 3, 4, 5, 6, 8, 9}},
+		"hostile": {[]Span{
+			{Region: 2, Len: ChunkSize}, {Region: -1, Len: ChunkSize}, {Region: 1, Off: 99 * ChunkSize, Len: ChunkSize}, {Region: 1, Off: 4 * ChunkSize, Len: ^uint64(0)}, {Region: 0, Off: ^uint64(0), Len: ^uint64(0)},
+		}, []int{12, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			to := fresh(t, e, frozen)
+			var got []int
+			g, err := e.StartFill(t.Context(), to, digests, func(d Digest, buf []byte) error {
+				got = append(got, name[d]) // there is one lane
+				return sink.fetch(d, buf)
+			}, FillOptions{Order: x.order})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, x.want) {
+				t.Errorf("fetched %v, want %v", got, x.want)
+			}
+			all, err := e.Digest(t.Context(), to)
+			if err != nil || !reflect.DeepEqual(all, digests) {
+				t.Errorf("not what it should hold (%v)", err)
+			}
+			for _, r := range to {
+				r.Close()
+			}
+		})
+	}
+}
+
+// TestFillUrgent: what Need waits for is delivered as soon as it is there, and fetched by as many lanes as there are.
+func TestFillUrgent(t *testing.T) {
+	p := newProgram(t, 27, 60, 24)
+	for c := range 24 {
+		p.mems[0].Write(c*ChunkSize, bytes.Repeat([]byte{byte(c + 1)}, 64))
+	}
+	e, regions, done := p.engineOf(t, EngineOptions{PinnedBytes: 32 * ChunkSize, Lanes: 2, Reserve: 1}) // batches of 8
+	defer done()
+	sink, digests, frozen := image(t, p, e, regions)
+	to := fresh(t, e, frozen)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	wait := func(c <-chan struct{}) error {
+		select {
+		case <-c:
+			return nil
+		case <-ctx.Done():
+			return errors.New("waited in vain")
+		}
+	}
+	asked, over, both := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	began := make(chan struct{}, 64)
+	var urgent atomic.Int32
+	g, err := e.StartFill(t.Context(), to, digests, func(d Digest, buf []byte) error {
+		switch d {
+		case digests[0][0], digests[0][1]: // the lanes are at these
+			began <- struct{}{}
+			if err := wait(asked); err != nil {
+				return err
+			}
+		case digests[0][20], digests[0][22]: // one lane alone would wait for the other for ever
+			if urgent.Add(1) == 2 {
+				close(both)
+			}
+			if err := wait(both); err != nil {
+				return err
+			}
+		default: // not before Need has returned
+			if err := wait(over); err != nil {
+				return err
+			}
+		}
+		return sink.fetch(d, buf)
+	}, FillOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := wait(began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	needed := make(chan error, 1)
+	go func() {
+		needed <- g.Need(ctx, []Span{{Region: 0, Off: 20 * ChunkSize, Len: 1}, {Region: 0, Off: 22 * ChunkSize, Len: 1}})
+	}()
+	for waits := 0; waits < 2; {
+		g.mu.Lock()
+		waits = g.waits
+		g.mu.Unlock()
+	}
+	close(asked)
+	if err := <-needed; err != nil {
+		t.Fatal(err)
+	}
+	if left := g.Missing(); left != 20*ChunkSize {
+		t.Errorf("%d bytes were missing then", left)
+	}
+	close(over)
+	if _, err := g.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	for _, r := range to {
 		r.Close()

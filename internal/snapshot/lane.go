@@ -15,6 +15,7 @@ import (
 type batch struct {
 	begin func(buf []byte, s cuda.Stream) error // prepares buf and queues copies on s
 	end   func(buf []byte) error                // called when s is idle; nil for nothing
+	soon  bool                                  // set by begin: it is ended before the lane begins another
 	group *group
 	err   error // of begin
 }
@@ -72,7 +73,10 @@ func runLane(drv cuda.Driver, ctx cuda.Context, bufferSize int, batches <-chan *
 		if current != nil {
 			l.end(current, side)
 		}
-		current = next
+		if current = next; current != nil && current.soon {
+			l.end(current, 1-side)
+			current = nil
+		}
 	}
 }
 

@@ -122,7 +122,15 @@ func (p *program) contents() [][]byte {
 // reports leaks.
 func (p *program) engine(t *testing.T) (*Engine, []*Region, func()) {
 	t.Helper()
-	e, regions, err := p.tryEngine()
+	return p.engineOf(t, testEngine)
+}
+
+// testEngine has two lanes with buffers of two chunks.
+var testEngine = EngineOptions{PinnedBytes: 8 * ChunkSize, Lanes: 2, Reserve: 1}
+
+func (p *program) engineOf(t *testing.T, opts EngineOptions) (*Engine, []*Region, func()) {
+	t.Helper()
+	e, regions, err := p.tryEngineOf(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +150,10 @@ func (p *program) engine(t *testing.T) (*Engine, []*Region, func()) {
 	}
 }
 
-func (p *program) tryEngine() (*Engine, []*Region, error) {
-	e, err := NewEngine(p.drv, 0, EngineOptions{PinnedBytes: 8 * ChunkSize, Lanes: 2, Reserve: 1})
+func (p *program) tryEngine() (*Engine, []*Region, error) { return p.tryEngineOf(testEngine) }
+
+func (p *program) tryEngineOf(opts EngineOptions) (*Engine, []*Region, error) {
+	e, err := NewEngine(p.drv, 0, opts)
 	if err != nil {
 		return nil, nil, err
 	}
