@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -785,9 +786,11 @@ func TestExportImport(t *testing.T) {
 }
 
 // sealed puts a manifest into an envelope with a right sum, whatever it says.
-func sealed(body []byte) []byte {
+func sealed(body []byte) []byte { return sealedAs(Version, body) }
+
+func sealedAs(version int, body []byte) []byte {
 	sum := sha256.Sum256(body)
-	b, err := json.Marshal(envelope{formatName, Version, hex.EncodeToString(sum[:]), body})
+	b, err := json.Marshal(envelope{formatName, version, hex.EncodeToString(sum[:]), body})
 	if err != nil {
 		return nil
 	}
@@ -844,6 +847,62 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
+// An image with an order is of a version of its own; one without is what it always was.
+func TestOrder(t *testing.T) {
+	m := manifest([]uint64{1, 0, 2}, []uint64{3, 4})
+	plain, err := m.Encode()
+	if err != nil || bytes.Contains(plain, []byte("order")) || !bytes.Contains(plain, []byte(`"version":1`)) {
+		t.Fatalf("%s: %v", plain, err)
+	}
+	m.Order = []Run{{1, 1, 1}, {0, 0, 2}}
+	if _, err := m.Encode(); err == nil {
+		t.Error("an order in version 1")
+	}
+	m.Version = VersionOrder
+	b, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := DecodeManifest(b); err != nil || !slices.Equal(n.Order, m.Order) {
+		t.Errorf("%+v: %v", n, err)
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeManifest(sealed(body)); err == nil {
+		t.Error("versions 1 outside and 2 inside")
+	}
+	if _, err := DecodeManifest(sealedAs(3, bytes.Replace(body, []byte(`"version":2`), []byte(`"version":3`), 1))); err == nil {
+		t.Error("a version that is not known")
+	}
+	for _, x := range []struct {
+		order string
+		says  string
+	}{
+		{`[]`, "version"},
+		{`[{"region":2,"chunk":0,"count":1}]`, "region 2 of 2"},
+		{`[{"region":-1,"chunk":0,"count":1}]`, "region -1"},
+		{`[{"region":1,"chunk":2,"count":1}]`, "1 chunks from 2 on of 2"},
+		{`[{"region":1,"chunk":-1,"count":1}]`, "chunks from -1"},
+		{`[{"region":1,"chunk":1,"count":2}]`, "2 chunks from 1 on of 2"},
+		{`[{"region":1,"chunk":1,"count":0}]`, "0 chunks"},
+		{`[{"region":1,"chunk":1,"count":9223372036854775807}]`, "chunks from 1"},
+		{`[{"region":1,"chunk":9223372036854775807,"count":1}]`, "chunks from"},
+		{`[{"region":1,"chunk":9223372036854775808,"count":1}]`, "order"},
+		{`[{"region":0,"chunk":1,"count":2},{"region":1,"chunk":0,"count":1},{"region":0,"chunk":2,"count":1}]`, "chunk 2 of region 0 is named twice"},
+		{`[{"region":0,"chunk":1,"count":1,"more":1}]`, "more"},
+		{`[` + strings.Repeat(`{"region":0,"chunk":0,"count":1},`, MaxOrder) + `{"region":0,"chunk":0,"count":1}]`, "65537 runs"},
+	} {
+		at := bytes.Index(body, []byte(`"order":`)) + len(`"order":`)
+		end := at + bytes.IndexByte(body[at:], ']') + 1
+		hostile := slices.Concat(body[:at], []byte(x.order), body[end:])
+		if _, err := DecodeManifest(sealedAs(VersionOrder, hostile)); err == nil || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("%.80s: %v", x.order, err)
+		}
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	body, err := json.Marshal(manifest([]uint64{1, 0, 0, 2}))
 	if err != nil {
@@ -851,9 +910,20 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add(body, true)
 	f.Add(sealed(body), false)
+	ordered := manifest([]uint64{1, 0, 0, 2})
+	ordered.Version, ordered.Order = VersionOrder, []Run{{0, 3, 1}, {0, 0, 2}}
+	if body, err = json.Marshal(ordered); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body, true)
+	f.Add(sealedAs(VersionOrder, body), false)
 	f.Fuzz(func(t *testing.T, b []byte, seal bool) {
 		if seal {
-			if b = sealed(b); b == nil {
+			version := Version
+			if bytes.Contains(b, []byte(`"version":2`)) {
+				version = VersionOrder
+			}
+			if b = sealedAs(version, b); b == nil {
 				return
 			}
 		}
@@ -866,6 +936,9 @@ func FuzzManifest(f *testing.F) {
 		m.Digest()
 		for _, r := range m.Regions {
 			_ = m.Programs[r.Program].Devices[r.Device]
+		}
+		for _, r := range m.Order {
+			_ = m.Regions[r.Region].Digests[r.Chunk+r.Count-1]
 		}
 		Diff(m, m)
 		again, err := m.Encode()

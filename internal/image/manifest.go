@@ -21,8 +21,11 @@ const (
 	KindGPUOnly = "gpu-only" // device memory alone: can be put back into the living program
 )
 
-// Version is the version of the format that is written. Versions that this package does not know are refused.
-const Version = 1
+// The versions of the format. An image has the lowest one that can say what it says; others are refused.
+const (
+	Version      = 1
+	VersionOrder = 2 // with Manifest.Order
+)
 
 const formatName = "holdfast-image"
 
@@ -37,6 +40,9 @@ const (
 	maxArgs     = 1 << 20
 )
 
+// MaxOrder is how many runs an order may have.
+const MaxOrder = 1 << 16
+
 // Manifest says what an image is.
 type Manifest struct {
 	Version   int       `json:"version"`
@@ -49,6 +55,7 @@ type Manifest struct {
 	GPU       GPU       `json:"gpu"`
 	Programs  []Program `json:"programs"`
 	Regions   []Region  `json:"regions"`
+	Order     []Run     `json:"order,omitempty"` // see Run
 	Libraries []Library `json:"libraries,omitempty"`
 	Files     []File    `json:"files,omitempty"`
 	Caveats   []string  `json:"caveats,omitempty"`
@@ -136,6 +143,14 @@ type Region struct {
 	Kind    uint32  `json:"kind"`
 	Access  uint32  `json:"access,omitempty"`
 	Digests Digests `json:"digests"`
+}
+
+// A Run is some chunks of a region, one after the other. The runs of Manifest.Order are what the programs first touched after the image
+// was taken, in that order: what they will need first when they come back. It is a hint; none = not known.
+type Run struct {
+	Region int `json:"region"` // index in Regions
+	Chunk  int `json:"chunk"`  // the first
+	Count  int `json:"count"`
 }
 
 // Digests are the digests of a region's chunks in order. In JSON equal neighbours are written once: "HEX*COUNT".
@@ -287,8 +302,8 @@ func DecodeManifest(b []byte) (*Manifest, error) {
 	if e.Format != formatName {
 		return nil, fmt.Errorf("manifest: format %.40q, not %q", e.Format, formatName)
 	}
-	if e.Version != Version {
-		return nil, fmt.Errorf("manifest: version %d of the format; this holdfast reads %d", e.Version, Version)
+	if e.Version != Version && e.Version != VersionOrder {
+		return nil, fmt.Errorf("manifest: version %d of the format; this holdfast reads %d and %d", e.Version, Version, VersionOrder)
 	}
 	sum := sha256.Sum256(e.Manifest)
 	if e.SHA256 != hex.EncodeToString(sum[:]) {
@@ -322,7 +337,7 @@ func strict(b []byte, v any) error {
 
 // check holds every number and name of a manifest to what the rest of holdfast counts on.
 func (m *Manifest) check() error {
-	if m.Version != Version {
+	if m.Version != m.version() {
 		return fmt.Errorf("version %d", m.Version)
 	}
 	if m.Kind != KindFull && m.Kind != KindGPUOnly {
@@ -372,6 +387,9 @@ func (m *Manifest) check() error {
 			return errors.New("too many chunks")
 		}
 	}
+	if err := m.checkOrder(chunks); err != nil {
+		return err
+	}
 	files := map[string]bool{}
 	for i, f := range m.Files {
 		if !validPath(f.Path) || f.Size < 0 || len(f.Sum) != 2*sha256.Size || files[f.Path] {
@@ -382,6 +400,46 @@ func (m *Manifest) check() error {
 	for i, l := range m.Libraries {
 		if !files[l.File] || !strings.HasPrefix(l.File, libsName+"/") || !validLibrary(l.Path) {
 			return fmt.Errorf("library %d: %.100q as %.100q", i, l.Path, l.File)
+		}
+	}
+	return nil
+}
+
+// version is the version of the format that says what m says.
+func (m *Manifest) version() int {
+	if len(m.Order) > 0 {
+		return VersionOrder
+	}
+	return Version
+}
+
+// checkOrder holds an order to chunks that there are, each at most once, of so many in all.
+func (m *Manifest) checkOrder(chunks int) error {
+	if len(m.Order) > MaxOrder {
+		return fmt.Errorf("an order of %d runs", len(m.Order))
+	}
+	if len(m.Order) == 0 {
+		return nil
+	}
+	first := make([]int, len(m.Regions))
+	for i := 1; i < len(first); i++ {
+		first[i] = first[i-1] + len(m.Regions[i-1].Digests)
+	}
+	seen := make([]bool, chunks)
+	for i, r := range m.Order {
+		if r.Region < 0 || r.Region >= len(m.Regions) {
+			return fmt.Errorf("order, run %d: region %d of %d", i, r.Region, len(m.Regions))
+		}
+		has := len(m.Regions[r.Region].Digests)
+		if r.Chunk < 0 || r.Count < 1 || r.Chunk >= has || r.Count > has-r.Chunk {
+			return fmt.Errorf("order, run %d: %d chunks from %d on of %d", i, r.Count, r.Chunk, has)
+		}
+		for c := range r.Count {
+			if at := first[r.Region] + r.Chunk + c; !seen[at] {
+				seen[at] = true
+				continue
+			}
+			return fmt.Errorf("order, run %d: chunk %d of region %d is named twice", i, r.Chunk+c, r.Region)
 		}
 	}
 	return nil

@@ -245,7 +245,7 @@ func (w *Writer) Commit(m *Manifest) error {
 }
 
 func (w *Writer) commit(m *Manifest) error {
-	m.Version, m.Libraries = Version, w.libs
+	m.Version, m.Libraries = m.version(), w.libs
 	if m.Nonce == "" {
 		var r [16]byte
 		rand.Read(r[:])
