@@ -258,6 +258,7 @@ type capture struct {
 	t        timeline
 	res      *Result
 	m        *image.Manifest // of what was captured
+	order    *order          // of what the programs touch since; in mode cow
 }
 
 // deviceSnapshot is the memory on one device that was known at one time.

@@ -84,6 +84,7 @@ func (c *capture) arm(ctx context.Context, program int) error {
 		return r.of.region[r.index].Read(sp.Off, b)
 	}
 	g.act = func(t *task) {
+		c.order.note(program, w, t.effect)
 		spans := missing(t.effect)
 		if len(spans) == 0 {
 			t.work.Go()

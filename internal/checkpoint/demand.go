@@ -34,13 +34,14 @@ func (r *restoration) onDemand(ctx context.Context) error {
 	if err = errors.Join(err, <-begun); err == nil {
 		var watches []*watch
 		watches, err = r.hold(ctx, fillCtx, fills)
+		for _, p := range r.programs {
+			p.SetMissing(func() uint64 { return missing(fills) })
+		}
 		if err == nil {
 			err = r.t.do("thaw", func() error { return thaw(ctx, r.programs) })
 		}
 		if err == nil {
-			for _, f := range fills {
-				r.res.Missing += f.Missing()
-			}
+			r.res.Missing = missing(fills)
 			r.res.Finish = func() error {
 				defer stop()
 				return r.finish(fillCtx, fills, watches)
@@ -55,10 +56,17 @@ func (r *restoration) onDemand(ctx context.Context) error {
 	return err
 }
 
+func missing(fills []*snapshot.Filling) (bytes uint64) {
+	for _, f := range fills {
+		bytes += f.Missing()
+	}
+	return bytes
+}
+
 func (r *restoration) startFills(ctx context.Context) ([]*snapshot.Filling, error) {
 	var fills []*snapshot.Filling
 	for _, d := range r.devices {
-		f, err := d.engine.StartFill(ctx, d.regions, d.digests, r.im.ReadChunk, snapshot.FillOptions{Compare: d.warm})
+		f, err := d.engine.StartFill(ctx, d.regions, d.digests, r.im.ReadChunk, snapshot.FillOptions{Compare: d.warm, Order: d.order})
 		if err != nil {
 			return fills, err
 		}
@@ -82,16 +90,16 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 			return nil, fmt.Errorf("process %d cannot be watched, so nothing can be filled on demand: %w", p.Identity().PID, err)
 		}
 		watches = append(watches, w)
-		missing := func(e *foresee.Effect) map[*snapshot.Filling][]snapshot.Span {
+		wanted := func(e *foresee.Effect) map[*snapshot.Filling][]snapshot.Span {
 			return regionSpans(where, i, w.spans(nil, e, true), (*snapshot.Filling).Ready)
 		}
-		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
+		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool { return len(wanted(e)) == 0 }}
 		g.act = func(t *task) {
 			if !t.effect.Proven {
 				go r.let(t.work, func() error { return needAll(fillCtx, fills) })
 				return
 			}
-			spans := missing(t.effect)
+			spans := wanted(t.effect)
 			if len(spans) == 0 {
 				t.work.Go()
 				return
@@ -184,6 +192,9 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 		})
 	}
 	wg.Wait()
+	for _, p := range r.programs {
+		p.SetMissing(nil)
+	}
 	defer r.close()
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(fmt.Errorf("the memory of %s could not be filled; the program is ended: %w", r.opt.Dir, err), r.undo())
@@ -195,6 +206,7 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 	for i, w := range watches {
 		guesses, known := w.foresight()
 		r.res.Guesses, r.res.Known = r.res.Guesses+guesses, r.res.Known+known
+		r.res.Guessed = append(r.res.Guessed, w.guessNames()...)
 		id := r.programs[i].Identity()
 		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {
 			return fmt.Errorf("process %d stays watched: %w", id.PID, err)

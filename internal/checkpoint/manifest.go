@@ -45,7 +45,7 @@ func (c *capture) describe() error {
 			m.Regions = append(m.Regions, r)
 		}
 	}
-	c.m = m
+	c.m, c.order = m, newOrder(m)
 	return nil
 }
 
@@ -83,5 +83,6 @@ func (c *capture) commit() error {
 	r.ChunksNew, _ = c.w.Written()
 	r.BytesNew = uint64(r.ChunksNew) * snapshot.ChunkSize
 	r.Bytes, r.Digest = c.m.Bytes(), c.m.Digest()
+	c.m.Order = c.order.runs()
 	return c.w.Commit(c.m)
 }

@@ -48,13 +48,16 @@ type RestoreResult struct {
 	// Finish is set after a restore on demand. It returns when all the memory is there, and must be called; an error
 	// means that the program had to be ended. Missing is how much was not there when the program began to run. After Finish
 	// Waits and Waited say how many pieces of work had to wait, and for how long in all; Known how many were foreseen with contents of
-	// memory, and Guesses how many had to wait for everything.
+	// memory, and Guesses how many had to wait for everything, Guessed the names of some of them. Ordered is how much of the memory
+	// the image says the order of.
 	Finish  func() error
 	Missing uint64
+	Ordered uint64
 	Waits   int
 	Waited  time.Duration
 	Known   int
 	Guesses int
+	Guessed []string
 }
 
 // Restore brings the program tree of an image back. When it fails, nothing of the tree
@@ -101,8 +104,9 @@ type deviceFill struct {
 	engine  *snapshot.Engine
 	regions []*snapshot.Region
 	digests [][]digest.Digest
-	places  []place // of the regions
-	warm    bool    // some may hold what they should already
+	places  []place         // of the regions
+	order   []snapshot.Span // in which a program will need them, as far as that is known
+	warm    bool            // some may hold what they should already
 }
 
 // fillOf finds the entry of an engine, or adds it. There are as many as devices.
@@ -236,7 +240,8 @@ func (r *restoration) memory() error {
 	if !r.res.Warm {
 		r.opt.Room()
 	}
-	for _, mr := range m.Regions {
+	at := make([]regionOf[*deviceFill], len(m.Regions))
+	for i, mr := range m.Regions {
 		p := r.programs[mr.Program]
 		id := p.Identity()
 		engine, err := r.env.GPUs.Engine(id.GPU, id.Devices[mr.Device])
@@ -262,10 +267,16 @@ func (r *restoration) memory() error {
 		if err != nil {
 			return fmt.Errorf("%d bytes of device memory for process %d: %w", a.Size, id.PID, err)
 		}
+		at[i] = regionOf[*deviceFill]{d, len(d.regions)}
 		d.regions = append(d.regions, region)
 		d.digests = append(d.digests, mr.Digests)
 		d.places = append(d.places, place{mr.Program, mr.ID})
 		r.res.Bytes += a.Size
+	}
+	for _, run := range m.Order {
+		d := at[run.Region]
+		r.res.Ordered += uint64(run.Count) * snapshot.ChunkSize
+		d.of.order = append(d.of.order, snapshot.Span{Region: d.index, Off: uint64(run.Chunk) * snapshot.ChunkSize, Len: uint64(run.Count) * snapshot.ChunkSize})
 	}
 	return nil
 }

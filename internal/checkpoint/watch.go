@@ -180,6 +180,13 @@ func (w *watch) foresight() (guesses, known int) {
 	return w.guesses, w.foreseen.Used()
 }
 
+// guessNames is some of the names of that work.
+func (w *watch) guessNames() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.guessed)
+}
+
 // spans appends what the effect touches in allocations: what it writes, and if reads is set what it reads.
 func (w *watch) spans(list []foresee.Span, e *foresee.Effect, reads bool) []foresee.Span {
 	if e.Everything {

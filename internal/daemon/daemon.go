@@ -482,7 +482,7 @@ func (d *Daemon) list() []api.Process {
 		id := p.Identity()
 		bytes, n := p.Resident()
 		a := api.Process{
-			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, Allocations: n,
+			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, MissingBytes: p.Missing(), Allocations: n,
 			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Image(),
 			Devices: make([]string, 0, len(id.Devices)),
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -95,7 +96,7 @@ func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 		for _, p := range res.Programs {
 			p.SetState(api.StateRunning)
 		}
-		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited, "guesses", res.Guesses, "known", res.Known)
+		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited, "guesses", res.Guesses, "guessed", strings.Join(res.Guessed, ","), "ordered", res.Ordered, "known", res.Known)
 	}
 	unlock()
 	d.touch()

@@ -198,6 +198,17 @@ func (p *Program) evaluate(l *trace.Launch, known []footprint.Known, seeks bool,
 	return true
 }
 
+// Indexed reports whether a launch among the pieces has addresses that come from memory that it reads: then their ranges are all
+// that it might touch.
+func (p *Program) Indexed(pieces []Piece) bool {
+	for _, piece := range pieces {
+		if piece.Launch != nil && p.evaluate(piece.Launch, nil, true, &p.part) && len(p.inst.Wanted) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Copy says what a copy or a memset may do.
 func (p *Program) Copy(c *trace.Copy, e *Effect) {
 	e.reset()

@@ -77,7 +77,8 @@ type Program struct {
 	base    wire.Counters // launches counted before the page now mapped
 	state   string
 	image   string // directory of the last image
-	bye     bool   // it ends by itself
+	missing func() uint64
+	bye     bool // it ends by itself
 }
 
 type caveatKey struct {
@@ -163,6 +164,24 @@ func (p *Program) SetImage(dir string) {
 	p.mu.Lock()
 	p.image = dir
 	p.mu.Unlock()
+}
+
+// SetMissing records what says how many bytes of the program's memory are still to come, beside the running program; nil: none.
+func (p *Program) SetMissing(f func() uint64) {
+	p.mu.Lock()
+	p.missing = f
+	p.mu.Unlock()
+}
+
+// Missing is how many bytes of its memory are still to come.
+func (p *Program) Missing() uint64 {
+	p.mu.Lock()
+	f := p.missing
+	p.mu.Unlock()
+	if f == nil {
+		return 0
+	}
+	return f()
 }
 
 // Allocs lists the memory held, by ascending ID. The Alloc values are shared: read only.

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +95,60 @@ func TestRestoreOnDemandTables(t *testing.T) {
 			if got := again.tell("sum"); got != sum {
 				t.Errorf("sum %s, want %s", got, sum)
 			}
+		})
+	}
+}
+
+// An image that was taken with copy on write says what the program touched first after it, which a restore on demand uses; one that was
+// taken otherwise does not, and is an image as any other.
+func TestRestoreOnDemandOrder(t *testing.T) {
+	for _, mode := range []string{"cow", "stage"} {
+		t.Run(mode, func(t *testing.T) {
+			s := newSite(t)
+			r := s.train("train", 1500, "--pad", "64")
+			r.reach(100)
+			c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running", "--mode", mode)
+			if c.Mode != mode || c.Mispredictions != 0 {
+				t.Fatalf("%+v", c)
+			}
+			var image struct {
+				Version  int
+				Manifest struct {
+					Regions []struct{ Size uint64 }
+					Order   []struct{ Region, Chunk, Count int }
+				}
+			}
+			if err := json.Unmarshal([]byte(s.read("img/manifest.json")), &image); err != nil {
+				t.Fatal(err)
+			}
+			order, named := image.Manifest.Order, 0
+			large := map[int]int{} // region: chunks
+			for _, run := range order {
+				named += run.Count
+				if image.Manifest.Regions[run.Region].Size >= 64<<20 {
+					large[run.Region] += run.Count
+				}
+			}
+			t.Log(image.Version, order)
+			switch {
+			case mode != "cow" && (len(order) > 0 || image.Version != 1):
+				t.Errorf("version %d, order %v", image.Version, order)
+			case mode == "cow" && (len(order) == 0 || image.Version != 2 || named >= c.Chunks):
+				t.Errorf("version %d, order %v of %d chunks", image.Version, order, c.Chunks)
+			}
+			for _, n := range large { // a step in 64 touches one chunk of it
+				if n > 16 {
+					t.Errorf("%d chunks of padding: %v", n, order)
+				}
+			}
+			r.kill()
+			s.ok("daemon", "stop", "--force")
+			again := *r
+			again.program = s.launch(r.name, "restore", s.path("img"), "--on-demand")
+			again.done()
+			again.mustEqualReference("--pad", "64")
+			want := fmt.Sprintf(" ordered=%d ", uint64(named)<<21)
+			s.until("the daemon says"+want, func() bool { return strings.Contains(s.daemonLog(), want) })
 		})
 	}
 }

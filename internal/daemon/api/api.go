@@ -49,7 +49,8 @@ type Process struct {
 	Name           string    `json:"name"`
 	GPU            string    `json:"gpu"` // "native" or "soft"
 	State          string    `json:"state"`
-	ResidentBytes  uint64    `json:"resident_bytes"` // device memory the keeper holds for it
+	ResidentBytes  uint64    `json:"resident_bytes"`          // device memory the keeper holds for it
+	MissingBytes   uint64    `json:"missing_bytes,omitempty"` // of its process tree, not there yet after a restore on demand
 	Allocations    int       `json:"allocations"`
 	Launches       uint64    `json:"launches"`
 	Devices        []string  `json:"devices"` // UUIDs, GPU-… form
