@@ -31,6 +31,7 @@ from hold import tree  # noqa: E402
 
 MOST_BACK = 15 * 2**20  # of one archive
 SERIES = 24  # steps that must be equal after a restore
+CHUNK = 2 * 2**20
 
 
 class Failed(Exception):
@@ -769,7 +770,8 @@ def restored(bench, p, image, kind, want, drop=False):
                 if time.monotonic() > start + 120 or dead(p.pid):
                     raise Failed(f"no step after the restore: {bench.daemon_log()[said:][-1500:]}")
                 time.sleep(0.0005)
-        one = {"kind": kind, "from": "disk" if drop else "memory", "source": res["source"], "bytes": res["bytes"], "bytes_filled": res["bytes_filled"], "missing": res["missing"],
+        left = next((x.get("missing_bytes", 0) for x in bench.holdfast("ps") if x["pid"] == p.pid), None) if kind == "on demand" else None
+        one = {"kind": kind, "missing_at_first_step": left, "from": "disk" if drop else "memory", "source": res["source"], "bytes": res["bytes"], "bytes_filled": res["bytes_filled"], "missing": res["missing"],
                "total_ms": res["total_ms"], "call_ms": call, "first_line_ms": seen[0], "first_step_ms": seen[1], "steps": res["steps"]}
         if kind == "on demand":
             deadline = time.monotonic() + 60
@@ -790,7 +792,8 @@ def restored(bench, p, image, kind, want, drop=False):
         if want:
             both = [(want[s], v) for s, _, v in after if s in want]
             one["compared"], one["identical"] = len(both), sum(x == y for x, y in both)
-        bench.say(f"{p.name} restore {kind} ({one['from']}): program runs after {call:.0f} ms, first line {seen[0]:.0f} ms, first step {seen[1]:.0f} ms {one.get('fill', '')}"
+        bench.say(f"{p.name} restore {kind} ({one['from']}): program runs after {call:.0f} ms, first line {seen[0]:.0f} ms, first step {seen[1]:.0f} ms"
+                  + (f", {left / 1e9:.1f} GB missing then, {one.get('fill', '')}" if left is not None else "")
                   + (f", {one['identical']} of {one['compared']} steps identical" if want else ""))
         return one
     finally:
@@ -855,7 +858,7 @@ def demand(bench):
     a = bench.args
     bench.result["programs"] = []
     base = own("decode", "--layers", "32", "--log", "{log}", "--pool-gib", str(a.pool_gib))
-    programs = given(bench) or {"decode": base, "decode-library": [*base, "--eager"]}
+    programs = given(bench) or {"decode": base, **({"decode-library": [*base, "--eager"]} if a.only else {})}
     programs = chosen(bench, programs)
     for name, command in programs.items():
         r = {"program": name, "restores": []}
@@ -872,13 +875,20 @@ def demand(bench):
             images = bench.images / f"images-{name}"
             chunks_gone(images)
             images.mkdir()
-            res = bench.holdfast("checkpoint", name, "-o", str(images / "1"), "--leave-running", "--mode", "auto")
-            r["checkpoint"] = {k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms", "bytes", "chunks", "chunks_zero", "host_bytes")}
+            shot = ["checkpoint", name, "-o", str(images / "1"), "--leave-running", "--mode"]
+            try:
+                res = bench.holdfast(*shot, "cow")  # so that the image says in which order its memory is needed
+            except Failed as e:
+                bench.leave_out(f"{name}: an image with an order: {e}")
+                res = bench.holdfast(*shot, "auto")
+            r["checkpoint"] = {k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms", "bytes", "chunks", "chunks_zero", "host_bytes", "waits", "mispredictions")}
+            runs = json.loads((images / "1" / "manifest.json").read_text())["manifest"].get("order", [])
+            r["order"] = {"runs": len(runs), "bytes": sum(x["count"] for x in runs) * CHUNK}
             with contextlib.suppress(Failed):
                 p.reach(len(p.rows()) + SERIES, 60)
             want = {n: v for n, _, v in p.rows() if v}
             p.kill()
-            bench.say(f"{name}: image of {res['bytes'] / 2**30:.1f} GiB")
+            bench.say(f"{name}: image of {res['bytes'] / 2**30:.1f} GiB, mode {res['mode']}, {r['order']['bytes'] / 2**30:.1f} GiB of it in order ({len(runs)} runs)")
             for i in range(a.restores):
                 for kind in ("whole", "on demand") if i % 2 == 0 else ("on demand", "whole"):
                     with bench.attempt(f"{name}: restore {kind}"):
@@ -917,13 +927,12 @@ def from_disk(bench, p, image, want, r):
             cp.wait()
         r["disk"] = {"bytes": size, "write_seconds": time.monotonic() - start}
         longest = 0 if a.program else 20
-        for i in range(a.restores):
-            for kind in ("whole", "on demand"):
-                bench.enough(1.3 * longest, f"restore {kind} from the disk")
-                start = time.monotonic()
-                r["restores"].append(restored(bench, p, copy, kind, want, drop=True))
-                longest = max(longest, time.monotonic() - start)
-                bench.save()
+        for kind in ("whole", "on demand"):
+            bench.enough(1.3 * longest, f"restore {kind} from the disk")
+            start = time.monotonic()
+            r["restores"].append(restored(bench, p, copy, kind, want, drop=True))
+            longest = max(longest, time.monotonic() - start)
+            bench.save()
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
@@ -951,9 +960,9 @@ def main():
     p.add_argument("--at-once", type=int, default=3, help="traces: programs that are started together")
     p.add_argument("--layers", type=int, default=18, help="cow: of the training program; 18 make about 70 GB")
     p.add_argument("--shots", default="cow-gpu,recopy-gpu,stop-gpu,cow", help="cow: checkpoints in order; the last is restored: " + ", ".join(SHOTS))
-    p.add_argument("--restores", type=int, default=2, help="of each kind")
+    p.add_argument("--restores", type=int, default=2, help="of each kind, of an image in memory")
     p.add_argument("--verify-steps", type=int, default=600)
-    p.add_argument("--pool-gib", type=float, default=8, help="demand: caches of other sequences beside the 16 GB of weights")
+    p.add_argument("--pool-gib", type=float, default=24, help="demand: caches of other sequences beside the 16 GB of weights")
     p.add_argument("--disk", help="demand: a directory on a disk, for restores from there")
     args = p.parse_args()
     os.environ.setdefault("HOLDFAST_DIR", str(pathlib.Path(args.work) / "run"))

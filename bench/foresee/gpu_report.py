@@ -107,22 +107,30 @@ def restores(r, what):
             firsts = [x["first_step_ms"] for x in of]
             mid = lambda key: statistics.median([x[key] for x in of])
             fills = [x["fill"] for x in of if x.get("fill")]
+            left = lambda of: f"{statistics.median([x['missing_at_first_step'] for x in of]) / 1e9:.1f} GB" if all(x.get("missing_at_first_step") is not None for x in of) else "–"
             compared = sum(x.get("compared", 0) for x in of)
             rows.append([p["program"], place, kind, len(of), gb(of[0]["bytes"]), ms(mid("call_ms")), f"{ms(statistics.median(firsts))} ({ms(min(firsts))} to {ms(max(firsts))})",
-                         gb(mid("missing")) if kind == "on demand" else "–", ", ".join(f"{f.get('waits')} ({f.get('waited')})" for f in fills) or "–",
+                         gb(mid("missing")) if kind == "on demand" else "–", left(of), ", ".join(f"{f.get('waits')} ({f.get('waited')})" for f in fills) or "–",
                          ms(statistics.median([x["filled_ms"] for x in of if "filled_ms" in x])) if any("filled_ms" in x for x in of) else "–",
                          f"{sum(x.get('identical', 0) for x in of)} of {compared}" if compared else "–"])
     if rows:
         print(f"Cold restores: the time until the program runs again, and until the first {what} that began after the restore is done.\n")
-        table(["program", "image in", "restore", "runs", "GPU memory", "program runs", f"first {what}", "missing then", "waits", "all there", f"{what}s identical"], rows)
+        table(["program", "image in", "restore", "runs", "GPU memory", "program runs", f"first {what}", "missing when it runs", f"at the first {what}", "waits", "all there", f"{what}s identical"], rows)
 
 
 def demand(r):
-    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled: all its launches have PTX but one a token, PyTorch's fill of a buffer; `decode-library` multiplies with a library. A launch without PTX waits for everything.")
+    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled: all its launches have PTX; `decode-library` multiplies with a library. A launch that is not proven waits for everything.")
+    if any("order" not in p for p in r["programs"]):
+        print("In this run the image did not say in which order memory is needed. `decode` computed sine and cosine of its position in every block, in kernels that read a table of their module; their reads were not proven, so the first block waited for everything.")
     print("Nothing is kept from before: the daemon is a new one.\n")
     for p in r["programs"]:
         if p.get("resident_bytes"):
-            print(f"`{p['program']}` holds {gb(p['resident_bytes'])}; a token takes {ms(p.get('step_ms'))}." + (f" The image was copied to the disk in {p['disk']['write_seconds']:.0f} s." if p.get("disk") else "") + "\n")
+            words = [f"`{p['program']}` holds {gb(p['resident_bytes'])}; a token takes {ms(p.get('step_ms'))}."]
+            if p.get("order"):
+                words.append(f"The image was taken with mode {p['checkpoint']['mode']} in {ms(p['checkpoint']['stall_ms'])} of stall and {ms(p['checkpoint']['drain_ms'])} of drain; it says the order of {gb(p['order']['bytes'])} in {p['order']['runs']} runs of chunks.")
+            if p.get("disk"):
+                words.append(f"It was copied to the disk in {p['disk']['write_seconds']:.0f} s.")
+            print(" ".join(words) + "\n")
     restores(r, "token")
     left_out(r)
 

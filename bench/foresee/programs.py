@@ -289,7 +289,8 @@ def llama(a):
 @program
 def decode(a):
     """A llama of 8 billion weights (32 layers, 4096) that generates, one token at a time. Matrix times vector is written as multiply and
-    sum, which compiles to kernels with PTX; --eager multiplies with a library. Other sequences have their caches in the same pool."""
+    sum, which compiles to kernels with PTX; --eager multiplies with a library. What goes with a position is copied from pinned memory of
+    the host in each step, as servers do. Other sequences have their caches in the same pool."""
     setup(a)
     layers, width, heads, kv, ffn, vocabulary, length = (2, 32, 4, 2, 64, 100, 16) if a.tiny else (a.layers, a.width, 32, 8, 14336, 128256, 2048)
     d = width // heads
@@ -300,15 +301,20 @@ def decode(a):
     wte, head, norm = w(vocabulary, width), w(vocabulary, width), torch.ones(width, device=a.device, dtype=kind)
     caches = [torch.zeros(2, kv, length, d, device=a.device, dtype=kind) for _ in range(layers)]
     others = [torch.empty(2**30, dtype=torch.uint8, device=a.device).random_(0, 256) for _ in range(int(a.pool_gib))]
+    pinned = (lambda t: t.pin_memory()) if a.device == "cuda" else lambda t: t
+    places = torch.arange(length).view(length, 1)
+    turns = pinned(torch.stack(angles(places, d), 1))  # (length, 2, 1, d/2)
+    places = pinned(places)
     token, pos = torch.zeros(1, dtype=torch.long, device=a.device), torch.zeros(1, dtype=torch.long, device=a.device)
+    turn = torch.zeros(turns.shape[1:], device=a.device)
     mul = (lambda m, x: x @ m.t()) if a.eager else (lambda m, x: (m.float() * x.float()).sum(-1).to(x.dtype))
 
     def rms(x, g):
         y = x.float()
         return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * g
 
-    def block(x, b, cache, pos):
-        cos, sin = angles(pos, d)
+    def block(x, b, cache, pos, turn):
+        cos, sin = turn[0], turn[1]
         h = rms(x, b["n1"])
         q = rotate(mul(b["q"], h).view(heads, d), cos, sin)
         cache[0].index_copy_(1, pos, rotate(mul(b["k"], h).view(kv, 1, d), cos, sin))
@@ -320,17 +326,18 @@ def decode(a):
         h = rms(x, b["n2"])
         return x + mul(b["down"], F.silu(mul(b["gate"], h)) * mul(b["up"], h))
 
-    def last(x, token, pos):
+    def last(x, token):
         token.copy_(mul(head, rms(x, norm)).argmax(-1, keepdim=True))
-        pos.copy_((pos + 1) % length)
 
     first, block, last = compiled(a, lambda token: wte.index_select(0, token)[0]), compiled(a, block), compiled(a, last)
     with torch.no_grad():
-        while True:
+        for n in itertools.count():
+            pos.copy_(places[n % length], non_blocking=True)
+            turn.copy_(turns[n % length], non_blocking=True)
             x = first(token)
             for b, cache in zip(blocks, caches):
-                x = block(x, b, cache, pos)
-            last(x, token, pos)
+                x = block(x, b, cache, pos, turn)
+            last(x, token)
             yield token.item()
             assert others is not None
 
