@@ -36,6 +36,8 @@ type access struct {
 	hidden bool  // of a read: its own thread has surely written these bytes before
 	async  bool  // done some time after the instruction
 	upTo   bool  // it may be of fewer bytes, or none
+	cover  int32 // of a write and what it may cover (scratch.go): the same number; 0 = none
+	lone   bool  // of such a write: only threads whose tid.x is 0 make it
 }
 
 // collect lists the accesses of a kernel.
@@ -292,6 +294,8 @@ func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 		form   int32
 		guards int
 		cong   int32
+		cover  int32
+		lone   bool
 	}
 	index := map[key][]*access{}
 	var keys []key
@@ -304,7 +308,7 @@ func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 		}
 		n := *a
 		n.f, n.off = base, off
-		q := key{a.kind, a.atom, a.hidden, a.bytes, base.id, guards(a), a.cong}
+		q := key{a.kind, a.atom, a.hidden, a.bytes, base.id, guards(a), a.cong, a.cover, a.lone}
 		if index[q] == nil {
 			keys = append(keys, q)
 		}

@@ -203,7 +203,8 @@ func (c *codec) program(p *program) {
 	list(c, &p.accs, func(x *pacc) {
 		integer(c, &x.kind)
 		c.flag(&x.hidden)
-		c.ints(&x.atom, &x.form, &x.pos, &x.order, &x.base, &x.cong)
+		c.ints(&x.atom, &x.form, &x.pos, &x.order, &x.base, &x.cong, &x.cover)
+		c.flag(&x.lone)
 		for _, n := range []*int64{&x.off, &x.bytes, &x.span, &x.step, &x.count} {
 			integer(c, n)
 		}

@@ -22,6 +22,7 @@
 //	provenance.go  addresses of shared and local memory, whatever way they come
 //	access.go    the accesses, merged where they differ by a constant
 //	hidden.go    reads that see only what their own thread has written
+//	scratch.go   reads that see only what their block has written before a barrier
 //	table.go     values that are loaded, from memory whose contents may be known
 //	program.go   the summary: flat programs that a launch evaluates
 //	plan.go      the order in which a launch evaluates a program; packed_unsafe.go, its tables as one block of memory

@@ -127,6 +127,8 @@ type pacc struct {
 	pos    int32
 	order  int32
 	cong   int32 // 1 + a congruence that holds for its terms
+	cover  int32 // of a write and what it may cover: the same number; 0 = none
+	lone   bool  // of such a write: only threads whose tid.x is 0 make it
 	base   int32 // 1 + the register of the pointer that the address is made from; 0 = not known
 }
 
@@ -541,7 +543,7 @@ func (c *compiler) compile(list []*access) {
 				c.atoms[b.atom] = atom
 			}
 			c.p.accs = append(c.p.accs, pacc{kind: b.kind, hidden: b.hidden, atom: atom, form: c.linearForm(b.f), off: b.off, bytes: b.bytes,
-				span: b.span, step: b.step, count: b.count, pos: int32(b.pos), order: int32(b.order), base: c.base(b.f.c), cong: b.cong})
+				span: b.span, step: b.step, count: b.count, pos: int32(b.pos), order: int32(b.order), base: c.base(b.f.c), cong: b.cong, cover: b.cover, lone: b.lone})
 		}
 		x.a1 = int32(len(c.p.accs))
 		c.p.ctxs = append(c.p.ctxs, x)

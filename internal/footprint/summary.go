@@ -144,6 +144,7 @@ func (s *Summary) analyse(f *ir.Func, calls *callees) {
 		return
 	}
 	k.hide(list)
+	k.cover(list)
 	c := newCompiler(k, false)
 	c.compile(list)
 	if c.circle {
@@ -185,7 +186,7 @@ func (s *Summary) classify(list []*access) {
 		return
 	}
 	for _, a := range list {
-		if a.kind == isUpdate && s.Class != Never {
+		if a.kind == isUpdate && a.cover == 0 && s.Class != Never {
 			s.Class, s.Cause, s.At = Never, ReadModifyWrite, a.pos
 		}
 	}

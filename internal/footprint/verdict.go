@@ -357,7 +357,7 @@ func (in *Instance) judge(s *Summary) {
 		return
 	}
 	for _, i := range m.plan.writes {
-		if in.Cause == NoCause && accs[i].kind == isUpdate && m.results[i].state != never {
+		if in.Cause == NoCause && accs[i].kind == isUpdate && m.results[i].state != never && !m.covered(int(i)) {
 			in.conflict(ReadModifyWrite, int(i), int(i))
 		}
 	}
@@ -405,6 +405,9 @@ func (in *Instance) pairs(s *Summary) {
 			}
 			if looks++; looks <= maxSeparations && m.separate(int(i), int(j)) {
 				continue
+			}
+			if m.covered(int(j)) {
+				break
 			}
 			in.conflict(ReadThenWrite, int(j), int(i))
 			return

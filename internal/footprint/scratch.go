@@ -1,0 +1,243 @@
+package footprint
+
+import (
+	"slices"
+	"strings"
+
+	"holdfast/internal/ir"
+)
+
+// What the threads of a block have written before a barrier, no thread of it sees as it was before the launch. A read behind the
+// barrier is covered by a write if
+//
+//   - every thread comes to the write: its block is on every way through the kernel. Or every thread whose tid.x is 0 does, of which each
+//     block has one: that is what alone decides about it, in a block on every way;
+//   - no barrier may be passed before it, whatever a thread does: a thread that waits at a barrier, or has passed one, has written;
+//   - a barrier of the whole block, on every way through the kernel, dominates the read: whoever reads has waited there for all others, and
+//     none of them has left instead;
+//   - what the write writes in all these threads is one piece (a launch finds out), of which the read reads a part: its address
+//     depends on the block in the same way, and what else is in it does not lead out of the piece.
+//
+// An atomic operation whose old value is covered changes nothing that was there before the launch either: block-wide counters that one
+// thread has set to 0 are counted again.
+
+// cover finds, for accesses that may see what was there before, a write that may cover them.
+func (k *kernel) cover(list []*access) {
+	all, bar := k.barriers()
+	if len(bar) == 0 {
+		return
+	}
+	next := int32(0)
+	for _, w := range list {
+		lone, ok := k.written(w)
+		if w.kind != isWrite || w.atom != "" || w.bytes == 0 || w.async || w.upTo || !ok || k.behindBarrier(w.block) {
+			continue
+		}
+		if slices.ContainsFunc(all, func(b barrier) bool { return b.block == w.block && b.order < w.order }) {
+			continue
+		}
+		for _, r := range list {
+			if r.kind == isWrite || r.hidden || r.bytes == 0 || r.cover != 0 || !k.sameBlocks(w.f, r.f) || !k.behind(bar, r) {
+				continue
+			}
+			if w.cover == 0 {
+				next++
+				w.cover, w.lone = next, lone
+			}
+			r.cover = w.cover
+		}
+	}
+}
+
+// A barrier is an instruction where threads of a block wait for each other.
+type barrier struct {
+	block *ir.Block
+	order int
+}
+
+// barriers lists them, and those that wait for the whole block on every way through the kernel.
+func (k *kernel) barriers() (all, list []barrier) {
+	order := 0
+	for _, b := range k.sequence() {
+		for _, in := range b.Insts {
+			order++
+			switch {
+			case in.Op == ir.Call:
+				return nil, nil // there may be any in it
+			case in.Op == ir.Barrier:
+				all = append(all, barrier{b, order})
+				if !in.Guarded() && k.always(b) && waitsForAll(in) {
+					list = append(list, barrier{b, order})
+				}
+			}
+		}
+	}
+	return all, list
+}
+
+// waitsForAll reports whether a barrier is one of the whole block, and no thread goes on before all others have come.
+func waitsForAll(in *ir.Inst) bool {
+	if in.Effect&ir.BlockWide != 0 {
+		return true
+	}
+	for _, name := range [...]string{"bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync"} {
+		if in.Name == name || strings.HasPrefix(in.Name, name+".aligned") {
+			return len(in.Args) == 1
+		}
+	}
+	return false
+}
+
+// always reports whether a block is on every way through the kernel.
+func (k *kernel) always(b *ir.Block) bool { return k.f.PostDom.Dominates(b.Index, 0) }
+
+// behindBarrier reports whether a barrier may have been passed where a block begins, or in it.
+func (k *kernel) behindBarrier(to *ir.Block) bool {
+	seen := make([]bool, len(k.f.Blocks))
+	var before func(b *ir.Block) bool
+	before = func(b *ir.Block) bool {
+		if seen[b.Index] {
+			return false
+		}
+		seen[b.Index] = true
+		for _, p := range b.Preds {
+			if slices.ContainsFunc(p.Block.Insts, func(in *ir.Inst) bool { return in.Op == ir.Barrier }) || before(p.Block) {
+				return true
+			}
+		}
+		return false
+	}
+	return before(to)
+}
+
+// written reports whether all threads make an access, or (lone) those whose tid.x is 0.
+func (k *kernel) written(w *access) (lone, ok bool) {
+	if k.always(w.block) {
+		if w.guard == none {
+			return false, true
+		}
+		return true, k.isFirst(w.guard, false)
+	}
+	if w.guard != none || len(w.block.Preds) != 1 {
+		return false, false
+	}
+	e := w.block.Preds[0]
+	end := e.Block.End()
+	if !k.always(e.Block) || end == nil || end.Op != ir.Branch || !end.Guarded() || len(e.Block.Succs) != 2 || e.Block.Succs[0].Block == e.Block.Succs[1].Block {
+		return false, false
+	}
+	return true, k.isFirst(k.operand(end.Guard, 1), e.Index == 1)
+}
+
+// isFirst reports whether a predicate is tid.x == 0, or its opposite is.
+func (k *kernel) isFirst(e exprID, not bool) bool {
+	x := k.exprs[e]
+	for ; x.op == opNot; x = k.exprs[x.a] {
+		not = !not
+	}
+	if x.op != opEQ || not || k.exprs[x.a].op != opThread || k.exprs[x.a].imm != tidX {
+		return false
+	}
+	c, ok := k.constant(x.b)
+	return ok && c == 0
+}
+
+// sameBlocks reports whether the place of a write is made from coordinates of its thread and of its block alone, and the place of a
+// read from the same ones of the block.
+func (k *kernel) sameBlocks(w, r *linear) bool {
+	if w.sym != r.sym {
+		return false
+	}
+	for _, t := range w.terms {
+		v := &k.vars[t.v]
+		switch {
+		case v.kind != vThread || v.imm == laneID:
+			return false
+		case v.imm <= tidZ:
+		case !slices.ContainsFunc(r.terms, func(u term) bool { return u.v == t.v }):
+			return false
+		}
+	}
+	return true
+}
+
+// behind reports whether one of some barriers lies on every way to an access.
+func (k *kernel) behind(bar []barrier, r *access) bool {
+	return slices.ContainsFunc(bar, func(b barrier) bool {
+		if b.block == r.block {
+			return b.order < r.order
+		}
+		return k.f.Dom.Dominates(b.block.Index, r.block.Index)
+	})
+}
+
+// covered reports whether all that an access may read was written before by its block.
+func (m *machine) covered(j int) bool {
+	r := &m.p.accs[j]
+	if r.cover == 0 || r.kind == isWrite || m.results[j].state != boxed || m.results[j].whole {
+		return false
+	}
+	for i := range m.p.accs {
+		if w := &m.p.accs[i]; w.kind == isWrite && w.cover == r.cover && m.results[i].state == boxed && !m.results[i].whole && m.covers(w, r, j) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) covers(w, r *pacc, j int) bool {
+	fw, fr := &m.p.forms[w.form], &m.p.forms[r.form]
+	if fw.sym != fr.sym || w.bytes <= 0 || w.span != w.bytes {
+		return false
+	}
+	site := &m.plan.sites[m.plan.siteOf[j]]
+	terms := m.p.terms[site.t0:site.t1]
+	vars := m.snap[site.snap:][:len(terms)]
+	// What the write writes: at, and piece bytes from there.
+	at, piece := int64(0), w.bytes
+	var threads [3]struct{ k, n int64 }
+	mine := uint32(0) // terms of the read that the write has as well
+	for _, t := range m.p.terms[fw.t0:fw.t1] {
+		v := &m.p.vars[t.v]
+		k := m.regs[t.coef]
+		if v.kind != vThread || k <= -most || k >= most {
+			return false
+		}
+		if v.imm <= tidZ {
+			threads[v.imm].k, threads[v.imm].n = k, int64(m.launch.Block[v.imm])
+			continue
+		}
+		i := slices.IndexFunc(terms, func(u pterm) bool { return u.v == t.v && m.regs[u.coef] == k })
+		if i < 0 {
+			return false
+		}
+		mine |= 1 << i
+	}
+	if w.lone {
+		threads[tidX].n = 1
+	}
+	slices.SortFunc(threads[:], func(a, b struct{ k, n int64 }) int { return int(min(max(max(a.k, -a.k)-max(b.k, -b.k), -1), 1)) })
+	for _, x := range threads {
+		if x.k == 0 || x.n <= 1 {
+			continue
+		}
+		if max(x.k, -x.k) > piece {
+			return false // there are gaps
+		}
+		at += min(x.k, 0) * (x.n - 1)
+		if piece += max(x.k, -x.k) * (x.n - 1); piece >= most {
+			return false
+		}
+	}
+	in := bounds{}
+	for i, t := range terms {
+		if mine&(1<<i) == 0 {
+			in = in.plus(vars[i].times(clamp(m.regs[t.coef])))
+		}
+	}
+	d := m.regs[fr.c] + r.off - (m.regs[fw.c] + w.off)
+	if d <= -most/2 || d >= most/2 || in.lo <= -most/2 || in.hi >= most/2 || r.span <= 0 {
+		return false
+	}
+	return d+in.lo >= at && d+in.hi+r.span <= at+piece
+}
