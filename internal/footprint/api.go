@@ -86,6 +86,9 @@ type Instance struct {
 	// allocations that its pointer may mean are listed instead.
 	Reads, Writes               []Range
 	ReadsUnknown, WritesUnknown bool
+	// ReadsVariables says that ReadsUnknown is set for no other reason than reads of variables of the module, none of them beside its variable, when
+	// Launch.Globals is nil. Variables are in no allocation: Reads has everything else that may be read.
+	ReadsVariables bool
 
 	Witness Witness // of NotIdempotent
 

@@ -867,6 +867,9 @@ func (m *machine) reach(f *pform, off, span int64, r *extent) {
 	}
 }
 
+// variableBase stands for the place of a variable that is not known.
+const variableBase = 1 << 62
+
 // place finds where span bytes may lie that begin at a number in b behind an address.
 func (m *machine) place(at int64, b bounds, span int64, r *extent) {
 	if b.lo < -most || b.hi > most {
@@ -879,8 +882,8 @@ func (m *machine) place(at int64, b bounds, span int64, r *extent) {
 	}
 	lo, hi := base+uint64(b.lo), base+uint64(b.hi)+uint64(span)
 	if r.region != 0 { // offsets, which may be negative
-		lo += 1 << 62
-		hi += 1 << 62
+		lo += variableBase
+		hi += variableBase
 	}
 	if hi <= lo || hi > 1<<63 {
 		m.beyond = true

@@ -95,7 +95,7 @@ func (e *explainer) access(a *pacc, r *extent) {
 	case r.state == boundless:
 		e.printf("  range    none: %s\n", e.missing(f, a))
 	case r.region != 0:
-		e.printf("  range    bytes %d to %d of a variable of the module\n", int64(r.lo-1<<62), int64(r.hi-1<<62)-1)
+		e.printf("  range    bytes %d to %d of a variable of the module\n", int64(r.lo-variableBase), int64(r.hi-variableBase)-1)
 	default:
 		e.printf("  range    [%#x, %#x)\n", r.lo, r.hi)
 	}

@@ -85,6 +85,7 @@ const (
 	flagReadsUnknown = 1 << iota
 	flagWritesUnknown
 	flagInside // clusters have to lie in allocations
+	flagReadsVariables
 )
 
 // Evaluate is Summary.Evaluate.
@@ -216,6 +217,7 @@ func (r *Recent) again(e []uint64, l *Launch, in *Instance) bool {
 	if flags&(flagReadsUnknown|flagWritesUnknown) != 0 {
 		in.guess(nil, l, flags&flagReadsUnknown != 0, flags&flagWritesUnknown != 0)
 	}
+	in.readsVariables(flags&flagReadsVariables != 0)
 	in.finish()
 	return true
 }
@@ -293,7 +295,8 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 		r.next += uint64(room)
 	}
 	e := &entry{words: r.words[r.next%recentWords:][:recentMost]}
-	flags := uint64(truth(in.ReadsUnknown)&flagReadsUnknown | truth(in.WritesUnknown)&flagWritesUnknown | truth(variables)&flagInside)
+	flags := uint64(truth(in.ReadsUnknown && !in.ReadsVariables)&flagReadsUnknown | truth(in.WritesUnknown)&flagWritesUnknown | truth(variables)&flagInside |
+		truth(in.ReadsVariables)&flagReadsVariables)
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
 	e.add(r.key...)

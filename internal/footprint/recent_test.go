@@ -10,7 +10,7 @@ import (
 
 // different says in what two instances of one launch differ.
 func different(a, b *Instance) string {
-	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.At != b.At || a.Witness != b.Witness || a.ReadsUnknown != b.ReadsUnknown || a.WritesUnknown != b.WritesUnknown ||
+	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.At != b.At || a.Witness != b.Witness || a.ReadsUnknown != b.ReadsUnknown || a.WritesUnknown != b.WritesUnknown || a.ReadsVariables != b.ReadsVariables ||
 		!slices.Equal(a.Reads, b.Reads) || !slices.Equal(a.Writes, b.Writes) {
 		return fmt.Sprintf("%v, %v at %d, witness %+v, reads %x (%v), writes %x (%v); by itself %v, %v at %d, witness %+v, reads %x (%v), writes %x (%v)",
 			a.Verdict, a.Cause, a.At, a.Witness, a.Reads, a.ReadsUnknown, a.Writes, a.WritesUnknown,

@@ -48,7 +48,7 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 func (in *Instance) reset(s *Summary) {
 	in.Verdict, in.Cause, in.At, in.Witness = Unknown, NoCause, 0, Witness{}
 	in.Reads, in.Writes, in.Relied, in.Wanted = in.Reads[:0], in.Writes[:0], in.Relied[:0], in.Wanted[:0]
-	in.ReadsUnknown, in.WritesUnknown, in.unplaced, in.s = false, false, false, s
+	in.ReadsUnknown, in.WritesUnknown, in.ReadsVariables, in.unplaced, in.s = false, false, false, false, s
 }
 
 // asks reports whether a launch looks for contents of memory.
@@ -107,12 +107,14 @@ func (in *Instance) unknown(c Cause, at int) {
 // ranges lists what is read and written.
 func (in *Instance) ranges(s *Summary, l *Launch) {
 	m := &in.m
-	reads, writes := s.guessReads, s.guessWrites
+	reads, writes, variables := s.guessReads, s.guessWrites, false
 	list := in.Reads
 	for _, i := range m.plan.readers {
 		r := &m.results[i]
 		if r.state == boxed && r.region == 0 {
 			list = m.spread(list, r)
+		} else if r.state != never && m.p.accs[i].kind == isRead && r.inVariable(s) {
+			variables = true
 		} else if r.state != never {
 			reads = reads || m.p.accs[i].kind != isWrite
 		}
@@ -128,7 +130,23 @@ func (in *Instance) ranges(s *Summary, l *Launch) {
 	}
 	in.Writes = list
 	in.guess(s, l, reads, writes)
+	in.readsVariables(variables)
 	in.finish()
+}
+
+func (in *Instance) readsVariables(some bool) {
+	if some && !in.ReadsUnknown {
+		in.ReadsUnknown, in.ReadsVariables = true, true
+	}
+}
+
+// inVariable reports whether an access lies within a variable of the module, wherever that is.
+func (r *extent) inVariable(s *Summary) bool {
+	if r.state != boxed || r.region < 1 || int(r.region) > len(s.Globals) {
+		return false
+	}
+	size := s.Globals[r.region-1].Size
+	return size > 0 && r.lo >= variableBase && r.hi <= variableBase+uint64(size)
 }
 
 // spread adds the bytes of an extent to a list.

@@ -9,10 +9,12 @@ import (
 	"holdfast/internal/trace"
 )
 
-// copyPTX has a kernel that copies n words, and one that writes where a word in memory says.
+// copyPTX has a kernel that copies n words, one that writes where a word in memory says, and two that read a variable of the module: one
+// reads behind its end.
 const copyPTX = `.version 7.0
 .target sm_70
 .address_size 64
+.global .align 4 .b32 waves[64];
 .visible .entry words(.param .u64 p_in, .param .u64 p_out, .param .u32 p_n)
 {
  .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %d<8>;
@@ -27,6 +29,18 @@ DONE: ret;
 {
  .reg .b64 %d<3>;
  ld.param.u64 %d0, [p_cell]; ld.global.u64 %d1, [%d0]; st.global.u64 [%d1], %d0; ret;
+}
+.visible .entry wave(.param .u64 p_out)
+{
+ .reg .b32 %r<2>; .reg .b64 %d<4>;
+ ld.param.u64 %d0, [p_out]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; mov.u64 %d2, waves; add.s64 %d2, %d2, %d1; add.s64 %d0, %d0, %d1;
+ ld.global.u32 %r1, [%d2]; st.global.u32 [%d0], %r1; ret;
+}
+.visible .entry behind(.param .u64 p_out)
+{
+ .reg .b32 %r<2>; .reg .b64 %d<4>;
+ ld.param.u64 %d0, [p_out]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; mov.u64 %d2, waves; add.s64 %d2, %d2, %d1; add.s64 %d0, %d0, %d1;
+ ld.global.u32 %r1, [%d2+4]; st.global.u32 [%d0], %r1; ret;
 }
 `
 
@@ -44,6 +58,8 @@ func program(kind uint32) *Program {
 		&trace.Kernel{ID: 1, Module: 7, Name: "words", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 4}}},
 		&trace.Kernel{ID: 2, Module: 7, Name: "chase", Params: []trace.Param{{Offset: 0, Size: 8}}},
 		&trace.Kernel{ID: 3, Module: 9, Name: "library", Params: []trace.Param{{Offset: 0, Size: 24}}},
+		&trace.Kernel{ID: 4, Module: 7, Name: "wave", Params: []trace.Param{{Offset: 0, Size: 8}}},
+		&trace.Kernel{ID: 5, Module: 7, Name: "behind", Params: []trace.Param{{Offset: 0, Size: 8}}},
 	} {
 		p.Apply(r)
 	}
@@ -69,8 +85,11 @@ func TestLaunch(t *testing.T) {
 	}{
 		"PTX": {trace.CodePTX, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}}, []footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, true},
 		// The driver may run machine code that was made of something else.
-		"PTX beside machine code": {trace.CodeFatbin, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}}, []footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, false},
-		"no bound":                {trace.CodePTX, launch(2, 0x100008), []footprint.Range{{Lo: 0x100008, Hi: 0x100010}}, []footprint.Range{{Lo: 0x100000, Hi: 0x110000}}, false},
+		"PTX beside machine code":   {trace.CodeFatbin, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}}, []footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, false},
+		"no bound":                  {trace.CodePTX, launch(2, 0x100008), []footprint.Range{{Lo: 0x100008, Hi: 0x100010}}, []footprint.Range{{Lo: 0x100000, Hi: 0x110000}}, false},
+		"a variable":                {trace.CodePTX, launch(4, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, true},
+		"a variable, or more":       {trace.CodePTX, launch(5, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
+		"a variable, of other code": {trace.CodeFatbin, launch(4, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
 		"no PTX": {trace.CodePTX, launch(3, 5, 0x200010, 0x300000), []footprint.Range{{Lo: 0x200000, Hi: 0x210000}, {Lo: 0x300000, Hi: 0x301000}},
 			[]footprint.Range{{Lo: 0x200000, Hi: 0x210000}, {Lo: 0x300000, Hi: 0x301000}}, false},
 	} {
@@ -173,5 +192,26 @@ func TestVariablesAreNoAllocations(t *testing.T) {
 	want := []footprint.Range{{Lo: 0x10000, Hi: 0x11000}, {Lo: 0x30000, Hi: 0x31000}}
 	if got := p.Footprint(&trace.Launch{}).Allocs; !slices.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
+	}
+}
+
+// TestIndexed: what a gather may touch is more than it will; what a copy touches is not.
+func TestIndexed(t *testing.T) {
+	p := program(trace.CodePTX)
+	words := launch(1, 0x100100, 0x200200, 100)
+	words.Params = words.Params[:20]
+	for _, x := range []struct {
+		name   string
+		pieces []Piece
+		want   bool
+	}{
+		{"words", []Piece{{Launch: words}}, false},
+		{"chase", []Piece{{Launch: words}, {Launch: launch(2, 0x100008)}}, true},
+		{"copy", []Piece{{Copy: &trace.Copy{Dst: 0x100000, Src: 0x200000, Width: 64}}}, false},
+		{"unknown", []Piece{{Launch: launch(99)}}, false},
+	} {
+		if got := p.Indexed(x.pieces); got != x.want {
+			t.Errorf("%s: %v", x.name, got)
+		}
 	}
 }
