@@ -27,7 +27,29 @@ func (m *mispredicted) Unwrap() error { return m.err }
 
 // mayCow reports whether this capture may copy on write while programs run.
 func (c *capture) mayCow() bool {
-	return c.opt.LeaveRunning && (c.opt.Mode == snapshot.Cow || c.opt.Mode == snapshot.Auto)
+	return c.opt.LeaveRunning && (c.opt.Mode == snapshot.Cow || c.opt.Mode == snapshot.Auto && !c.roomForAll())
+}
+
+// roomForAll reports whether free device memory holds a copy of everything, and some more: then mode auto stages, whatever has to be
+// kept, and the analysis of all the code that a program has can be spared.
+func (c *capture) roomForAll() bool {
+	bytes := map[*snapshot.Engine]uint64{}
+	for _, p := range c.programs {
+		id := p.Identity()
+		for _, a := range p.Allocs() {
+			engine, err := c.env.GPUs.Engine(id.GPU, id.Devices[a.Device])
+			if err != nil {
+				return false // open says so
+			}
+			bytes[engine] += a.Size
+		}
+	}
+	for engine, n := range bytes {
+		if room, err := engine.Room(); err != nil || room < n+n/8+snapshot.ChunkSize {
+			return false
+		}
+	}
+	return true
 }
 
 // cows reports whether it does.

@@ -167,6 +167,16 @@ func (e *Engine) Close() error {
 // Device returns the device that the engine serves.
 func (e *Engine) Device() cuda.Device { return e.dev }
 
+// Room is how many bytes of free device memory there are to stage in.
+func (e *Engine) Room() (uint64, error) {
+	var free uint64
+	err := e.gpu.do(func() (err error) {
+		free, _, err = e.drv.MemInfo()
+		return err
+	})
+	return free - min(free, e.reserve), err
+}
+
 // batchChunks is how many chunks a lane's buffer holds.
 func (e *Engine) batchChunks() int { return e.batchBytes / ChunkSize }
 

@@ -718,12 +718,7 @@ func (s *Snapshot) addSlots(n int) error {
 
 // room is for how many chunks there is device memory to stage in.
 func (s *Snapshot) room() (chunks int, err error) {
-	var free uint64
-	err = s.e.gpu.do(func() (err error) {
-		free, _, err = s.e.drv.MemInfo()
-		return err
-	})
-	room := free - min(free, s.e.reserve)
+	room, err := s.e.Room()
 	if s.opts.MaxStaging > 0 {
 		room = min(room, s.opts.MaxStaging-min(s.opts.MaxStaging, s.stats.StagingBytes))
 	}
