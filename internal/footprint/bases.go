@@ -252,7 +252,7 @@ func (op xop) arity() int {
 		return 0
 	case opNeg, opAbs, opNot, opZext, opSext, opTrunc, opPopc, opClz, opHalving, opDrift, opCurve:
 		return 1
-	case opSelect:
+	case opSelect, opBetween:
 		return 3
 	}
 	return 2

@@ -10,18 +10,20 @@ import (
 // A kernel is one function on its way to a summary.
 type kernel struct {
 	*graph
-	f       *ir.Func
-	params  map[string]int // offsets in the parameter buffer
-	vals    []exprID       // of the SSA values; none: not yet
-	symOf   map[string]int64
-	loopOf  map[*ir.Loop]int64
-	done    []bool // blocks whose values are known
-	facts   [][]fact
-	used    []bool            // values that something reads
-	makings []making          // of the SSA values
-	steps   map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
-	late    map[ir.ValID][]exprID
-	again   map[ir.ValID]bool // phis at the heads of loops whose values are all loaded from one place
+	f          *ir.Func
+	params     map[string]int // offsets in the parameter buffer
+	vals       []exprID       // of the SSA values; none: not yet
+	symOf      map[string]int64
+	loopOf     map[*ir.Loop]int64
+	done       []bool // blocks whose values are known
+	facts      [][]fact
+	used       []bool            // values that something reads
+	makings    []making          // of the SSA values
+	steps      map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
+	late       map[ir.ValID][]exprID
+	bisections map[ir.ValID]*bisection
+	middles    map[ir.ValID]*bisection
+	again      map[ir.ValID]bool // phis at the heads of loops whose values are all loaded from one place
 }
 
 // A step is how a value changes from one iteration to the next: by a uniform amount, or (none) by
@@ -50,6 +52,7 @@ func build(f *ir.Func, maxTid [3]int64) *kernel {
 	k.steps = map[ir.ValID]step{}
 	k.late = map[ir.ValID][]exprID{}
 	k.again = map[ir.ValID]bool{}
+	k.bisections, k.middles = map[ir.ValID]*bisection{}, map[ir.ValID]*bisection{}
 	for range maxPasses {
 		k.pass()
 		if !k.inductions() {
@@ -82,6 +85,10 @@ func (k *kernel) inductions() bool {
 	found := false
 	for _, l := range k.f.Loops.Loops {
 		if l.Irreducible {
+			continue
+		}
+		if k.bisect(l) {
+			found = true
 			continue
 		}
 		for _, in := range l.Header.Phis() {
@@ -159,6 +166,10 @@ func (k *kernel) inst(b *ir.Block, in *ir.Inst) {
 	}
 	if in.Op == ir.Phi {
 		k.vals[in.Defs[0]] = k.phi(b, in)
+		return
+	}
+	if x := k.middles[in.Defs[0]]; x != nil {
+		k.vals[in.Defs[0]] = k.between(b, k.widthOf(in.Defs[0]), x, 1)
 		return
 	}
 	res := k.results(b, in)
@@ -622,6 +633,9 @@ func (k *kernel) headerPhi(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8) exprID
 	}
 	if s, ok := k.steps[in.Defs[0]]; ok {
 		return k.stepped(b, l, in, w, s)
+	}
+	if x := k.bisections[in.Defs[0]]; x != nil {
+		return k.between(b, w, x, 0)
 	}
 	if k.again[in.Defs[0]] {
 		return k.reload(b, l, in, w)

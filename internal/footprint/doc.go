@@ -17,6 +17,7 @@
 //	scale.go     indices that are scaled as floating-point numbers
 //	linear.go    symbolic values as sums of variables with coefficients
 //	variable.go  the variables, and their bounds
+//	bisect.go    binary searches
 //	unrolled.go  loops that a compiler has unrolled
 //	guard.go     what is known where an access stands
 //	provenance.go  addresses of shared and local memory, whatever way they come

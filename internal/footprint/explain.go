@@ -207,7 +207,7 @@ var geometryNames = [numGeometry]string{"ntid.x", "ntid.y", "ntid.z", "nctaid.x"
 	"cluster_nctaid.z", "nclusterid.x", "nclusterid.y", "nclusterid.z", "cluster_nctarank", "dynamic_smem_size"}
 
 var vkindNames = map[vkind]string{vDivU: "/", vDivS: "/", vRemU: "%", vRemS: "%", vMulHiU: "mulhi", vMulHiS: "mulhi", vMul: "*", vMinU: "min", vMinS: "min",
-	vMaxU: "max", vMaxS: "max", vAbs: "abs", vAnd: "&", vOr: "|", vXor: "^", vShl: "<<", vShrU: ">>", vShrS: ">>", vOne: "one of", vHalf: "halves of"}
+	vMaxU: "max", vMaxS: "max", vAbs: "abs", vAnd: "&", vOr: "|", vXor: "^", vShl: "<<", vShrU: ">>", vShrS: ">>", vOne: "one of", vHalf: "halves of", vBetween: "between"}
 
 func (e *explainer) variable(v int32) string {
 	x := &e.p.vars[v]

@@ -63,6 +63,7 @@ const (
 	opDrift   // a value that begins as a and changes as graph.drifts[imm] says
 	opSymbol  // imm: a variable
 	opCurve   // scaled(imm, a)
+	opBetween // between a and b, or (c = 1) from a to b-1 (bisect.go)
 )
 
 // The geometry of a launch: what opGeometry reads.

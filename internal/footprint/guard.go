@@ -338,7 +338,7 @@ func (k *kernel) steady(l *ir.Loop, e exprID, depth int) bool {
 		return true
 	case depth > 32:
 		return false
-	case x.op == opUnknown || x.op == opPhi || x.op == opCounter || x.op == opHalving || x.op == opDrift:
+	case x.op == opUnknown || x.op == opPhi || x.op == opCounter || x.op == opHalving || x.op == opDrift || x.op == opBetween:
 		b := k.origin[e]
 		return b != nil && !k.f.Loops.Contains(l, b)
 	}

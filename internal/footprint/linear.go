@@ -586,6 +586,9 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 		return g.drift(e, x, fa)
 	case opCurve:
 		return g.atom(variable{kind: vCurve, w: x.w, imm: x.imm, args: []argument{g.arg(x.a, false)}})
+	case opBetween:
+		less, _ := g.constant(x.c)
+		return g.atom(variable{kind: vBetween, w: x.w, imm: less, from: e, args: []argument{g.arg(x.a, true), g.arg(x.b, true)}})
 	case opHalving:
 		return g.atom(variable{kind: vHalf, w: x.w, from: e, args: []argument{g.arg(x.a, x.imm&1 == 1)}})
 	}

@@ -296,7 +296,7 @@ func (t *text) stmt(s *stmt) {
 	switch s.op {
 	case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 		t.local(s)
-	case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit":
+	case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit", "search":
 		t.wild(s, b)
 	case "neg":
 		t.line("neg.s32 %%r%d, %%r%d", s.d, s.a)
@@ -608,7 +608,7 @@ func (x *lane) do(list []stmt) bool {
 		switch s.op {
 		case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 			x.local(s)
-		case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit":
+		case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit", "search":
 			if !x.wild(s, a, b) {
 				return false
 			}

@@ -48,6 +48,20 @@ func (g *generator) wildly(depth int) []stmt {
 		return list
 	}
 	rel := rels[g.r.IntN(len(rels))]
+	if g.r.IntN(10) == 0 { // a search, or what looks like one
+		s := stmt{op: "search", a: g.any(), b: g.any(), rel: rel, w: g.r.IntN(4), while: g.r.IntN(2) == 0, not: g.r.IntN(6) == 0, store: g.r.IntN(2) == 0}
+		s.x = [...]int{1, 1, 1, 1, 0, 2}[g.r.IntN(6)] // what the lower end is above the middle
+		s.y = [...]int{0, 0, 0, 0, 1, -1}[g.r.IntN(6)]
+		s.k = [...]uint32{0, 0, 0, 1, 2}[g.r.IntN(5)] // which test
+		s.isConst = g.r.IntN(3) > 0                   // it begins with 0
+		s.mask = g.r.Uint32N(2)
+		s.d = g.fresh()
+		g.fresh()
+		g.fresh()
+		g.fresh()
+		g.known = g.known[:len(g.known)-3]
+		return []stmt{s}
+	}
 	switch k := g.r.IntN(20); {
 	case k < 4: // change one again
 		s := g.arith()
@@ -175,6 +189,75 @@ func (t *text) wild(s *stmt, b string) {
 			top += 2
 		}
 		t.line("@%%p1 bra L%d", top)
+	case "search":
+		t.labels += 2
+		top, end := t.labels-1, t.labels
+		p, q, m, x := s.d, s.d+1, s.d+2, s.d+3
+		test := func(to string, out bool) {
+			less, l := []string{"lt.s32", "le.s32", "gt.s32"}[s.k], fmt.Sprintf("%%r%d, %%r%d", p, q)
+			if s.k == 2 {
+				t.line("sub.s32 %%r%d, %%r%d, %%r%d", x, q, p)
+				l = fmt.Sprintf("%%r%d, 1", x)
+			}
+			not := ""
+			if out {
+				not = "!"
+			}
+			t.line("setp.%s %%p1, %s", less, l)
+			t.line("@%s%%p1 bra %s", not, to)
+		}
+		t.line("mov.u32 %%r%d, %%r%d", p, s.a)
+		if s.isConst {
+			t.line("mov.u32 %%r%d, 0", p)
+		}
+		t.line("mov.u32 %%r%d, %%r%d", q, s.b)
+		if !s.while && !s.not {
+			test(fmt.Sprintf("L%d", end), true)
+		}
+		fmt.Fprintf(t, "L%d:\n", top)
+		if s.while {
+			test(fmt.Sprintf("L%d", end), true)
+		}
+		switch s.w {
+		case 0, 1:
+			t.line("add.s32 %%r%d, %%r%d, %%r%d", m, p, q)
+			if s.w == 0 {
+				t.line("shr.u32 %%r%d, %%r%d, 31", x, m)
+				t.line("add.s32 %%r%d, %%r%d, %%r%d", m, m, x)
+				t.line("shr.s32 %%r%d, %%r%d, 1", m, m)
+			} else {
+				t.line("shr.u32 %%r%d, %%r%d, 1", m, m)
+			}
+		default:
+			t.line("sub.s32 %%r%d, %%r%d, %%r%d", x, q, p)
+			if s.w == 2 {
+				t.line("shr.s32 %%r%d, %%r%d, 1", x, x)
+			} else {
+				t.line("div.s32 %%r%d, %%r%d, 2", x, x)
+			}
+			t.line("add.s32 %%r%d, %%r%d, %%r%d", m, p, x)
+		}
+		t.line("mul.wide.s32 %%rd3, %%r%d, 4", m)
+		t.line("add.s64 %%rd4, %%rd1, %%rd3")
+		t.line("ld.global.u32 %%r0, [%%rd4]")
+		t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, m, regM)
+		t.line("add.s32 %%r%d, %%r%d, %d", x, m, s.x)
+		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", p, x, p)
+		t.line("add.s32 %%r%d, %%r%d, %d", x, m, s.y)
+		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", q, q, x)
+		if s.while {
+			t.line("bra L%d", top)
+		} else {
+			test(fmt.Sprintf("L%d", top), false)
+		}
+		fmt.Fprintf(t, "L%d:\n", end)
+		t.line("mul.wide.s32 %%rd3, %%r%d, 4", p)
+		t.line("add.s64 %%rd4, %%rd%d, %%rd3", 1+s.mask)
+		if s.store {
+			t.line("st.global.u32 [%%rd4], %%r%d", regN)
+		} else {
+			t.line("ld.global.u32 %%r0, [%%rd4]")
+		}
 	case "else":
 		t.labels += 2
 		no, end := t.labels-1, t.labels
@@ -281,6 +364,38 @@ func (x *lane) wild(s *stmt, a, b uint32) bool {
 		if holds(s.rel, a, b) {
 			x.jump = s.op
 		}
+	case "search":
+		p, q := int32(a), int32(b)
+		if s.isConst {
+			p, q = 0, int32(x.regs[s.b])
+		}
+		less := func() bool {
+			return s.k == 0 && p < q || s.k == 1 && p <= q || s.k == 2 && q-p > 1
+		}
+		for first := true; first && !s.while && s.not || less(); first = false {
+			var m int32
+			switch s.w {
+			case 0:
+				m = (p + q) / 2
+			case 1:
+				m = int32(uint32(p+q) >> 1)
+			case 2:
+				m = p + (q-p)>>1
+			default:
+				m = p + (q-p)/2
+			}
+			x.touch(0, uint32(m), false)
+			if holds(s.rel, uint32(m), x.regs[regM]) {
+				p = m + int32(s.x)
+			} else {
+				q = m + int32(s.y)
+			}
+			if x.steps++; x.steps > maxSteps {
+				return false
+			}
+		}
+		x.regs[s.d] = uint32(p)
+		x.touch(int(s.mask), uint32(p), s.store)
 	case "else":
 		if holds(s.rel, a, b) {
 			return x.do(s.body)

@@ -44,9 +44,10 @@ const (
 	vHalf // not negative, not above A, if A is not negative
 	vBits // from 0 to imm
 
-	vCurve // scaled(imm, A)
-	vTable // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
-	vParam // what the parameter buffer holds at A; imm is a paramTable
+	vCurve   // scaled(imm, A)
+	vBetween // between A and B or, imm = 1, from A to B-1, if A and B are not negative and twice as much is a number of w bits; else any number
+	vTable   // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
+	vParam   // what the parameter buffer holds at A; imm is a paramTable
 )
 
 // An argument of a variable is a form, to be read as a number of w bits: unsigned,
@@ -163,7 +164,7 @@ func isNumber(kind vkind, w uint8, imm int64, signed bool) bool {
 	switch kind {
 	case vAny, vTable, vParam, vExt:
 		return imm&1 == 0 || !signed || w < 64
-	case vThread, vCounter, vFlag, vTest, vFloor, vMod, vDivS, vRemS, vMinS, vMaxS, vShrS, vBits, vCurve:
+	case vThread, vCounter, vFlag, vTest, vFloor, vMod, vDivS, vRemS, vMinS, vMaxS, vShrS, vBits, vCurve, vBetween:
 		return true
 	case vDivU, vRemU, vMinU, vMaxU, vAnd, vOr, vXor, vShrU:
 		return !signed || w < 64
@@ -202,6 +203,14 @@ func evaluate(kind vkind, w uint8, imm int64, a, b bounds) bounds {
 			return bounds{math.MinInt32, math.MaxInt32}
 		}
 		return bounds{scaled(imm, a.lo), scaled(imm, a.hi)}
+	case vBetween:
+		if a.lo < 0 || b.lo < 0 || max(a.hi, b.hi) >= int64(1)<<(min(w, 62)-2) {
+			return all
+		}
+		if imm == 1 { // where there is a middle, A is below B
+			return bounds{a.lo, max(a.lo, b.hi-1)}
+		}
+		return a.join(b)
 	case vFloor:
 		return a.over(imm)
 	case vMod:

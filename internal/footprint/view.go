@@ -126,7 +126,7 @@ func (v *viewer) computable() {
 		a, b, c := v.clear[in.a], v.clear[in.b], v.clear[in.c]
 		ok := false
 		switch in.op {
-		case opNone, opUnknown, opPhi, opSymbol, opCurve:
+		case opNone, opUnknown, opPhi, opSymbol, opCurve, opBetween:
 		case opConst, opParam, opGeometry, opThread, opCounter:
 			ok = true
 		case opHalving, opDrift:

@@ -208,7 +208,7 @@ func (m *machine) valueOf(p *view, in *instr) (int64, bool) {
 			return m.value(p, in.b)
 		}
 		return m.value(p, in.c)
-	case opNone, opUnknown, opPhi, opSymbol, opCurve:
+	case opNone, opUnknown, opPhi, opSymbol, opCurve, opBetween:
 		return 0, false
 	}
 	if in.w == 1 && (in.op == opAnd || in.op == opOr) { // one of the two may say it all
