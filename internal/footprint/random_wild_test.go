@@ -48,7 +48,7 @@ func (g *generator) wildly(depth int) []stmt {
 		return list
 	}
 	rel := rels[g.r.IntN(len(rels))]
-	if g.r.IntN(10) == 0 { // a search, or what looks like one
+	if g.r.IntN(20) == 0 { // a search, or what looks like one
 		s := stmt{op: "search", a: g.any(), b: g.any(), rel: rel, w: g.r.IntN(4), while: g.r.IntN(2) == 0, not: g.r.IntN(6) == 0, store: g.r.IntN(2) == 0}
 		s.x = [...]int{1, 1, 1, 1, 0, 2}[g.r.IntN(6)] // what the lower end is above the middle
 		s.y = [...]int{0, 0, 0, 0, 1, -1}[g.r.IntN(6)]
