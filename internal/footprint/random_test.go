@@ -167,7 +167,7 @@ func (g *generator) block(depth int) []stmt {
 			g.fresh()
 			g.known = g.known[:known]
 			list = append(list, s)
-		case g.r.IntN(8) == 0:
+		case g.r.IntN(16) == 0:
 			// for j from t[a] to below t[a+1], which is loaded anew in every iteration, or in those that have stored something.
 			known := len(g.known)
 			s := stmt{op: "span", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.r.IntN(2), y: g.r.IntN(3), not: g.r.IntN(2) == 0, store: g.r.IntN(2) == 0}

@@ -500,7 +500,7 @@ func smaller(list []stmt, wrong func([]stmt) bool) []stmt {
 func TestRandomWild(t *testing.T) {
 	first, n := uint64(0), uint64(150)
 	if testing.Short() {
-		n = 40
+		n = 80
 	}
 	counts, none := map[Verdict]int{}, map[Verdict]int{}
 	for seed := first; seed < first+n; seed++ {
