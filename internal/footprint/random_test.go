@@ -46,6 +46,7 @@ type generator struct {
 	regs  int
 	known []int
 
+	variables       bool // reads of a variable of the module
 	memory, dynamic bool // statements of random_local_test.go
 	wild            bool // statements of random_wild_test.go
 	loops           int  // around the statement in hand
@@ -139,6 +140,15 @@ func (g *generator) block(depth int) []stmt {
 		if s.op == "lld" && g.r.IntN(2) == 0 {
 			list = append(list, stmt{op: []string{"ld", "st"}[g.r.IntN(2)], a: s.d, b: g.r.IntN(2)})
 		}
+	}
+	if g.variables {
+		s := stmt{op: "variable", a: g.any()}
+		if g.r.IntN(3) > 0 {
+			low := stmt{op: []string{"and", "remu"}[g.r.IntN(2)], a: s.a, isConst: true, k: uint32(variableWords - 2 + g.r.IntN(4)), d: g.fresh()}
+			list = append(list, low)
+			s.a = low.d
+		}
+		list = append(list, s)
 	}
 	for range 1 + g.r.IntN(3) {
 		switch k := g.r.IntN(8); {
@@ -305,6 +315,11 @@ func (t *text) stmt(s *stmt) {
 	case "sel":
 		t.line("setp.%s %%p1, %%r%d, %%r%d", s.rel, s.a, s.b)
 		t.line("selp.b32 %%r%d, %%r%d, %%r%d, %%p1", s.d, s.a, s.b)
+	case "variable":
+		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
+		t.line("mov.u64 %%rd4, variable")
+		t.line("add.s64 %%rd4, %%rd4, %%rd3")
+		t.line("ld.global.u32 %%r0, [%%rd4]")
 	case "ld", "st":
 		t.line("mul.wide.s32 %%rd3, %%r%d, 4", s.a)
 		t.line("add.s64 %%rd4, %%rd%d, %%rd3", 1+s.b)
@@ -489,7 +504,9 @@ func kernelTextOf(list []stmt, regs int, memory bool) string {
 	if memory {
 		wide = 11
 	}
-	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m, .param .u64 t)\n{\n")
+	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
+	fmt.Fprintf(t, ".global .align 4 .b32 variable[%d];\n", variableWords)
+	t.WriteString(".visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m, .param .u64 t)\n{\n")
 	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .f32 %%f<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
 	t.line("ld.param.u64 %%rd1, [a]")
 	t.line("ld.param.u64 %%rd2, [b]")
@@ -542,8 +559,11 @@ type run struct {
 	reads  map[uint64]bool   // bytes read
 	live   map[uint64]bool   // bytes read that the thread itself had not written before
 	writes map[uint64]bool
+	beyond bool // something beside the variable was read
 	steps  int
 }
+
+const variableWords = 12
 
 type lane struct {
 	*run
@@ -612,6 +632,8 @@ func (x *lane) do(list []stmt) bool {
 			if !x.wild(s, a, b) {
 				return false
 			}
+		case "variable":
+			x.beyond = x.beyond || a >= variableWords
 		case "ld", "st":
 			x.touch(s.b, a, s.op == "st")
 		case "rows":
@@ -1003,9 +1025,12 @@ func appendUint(b []byte, v uint64, n int) []byte {
 // disagrees says what is wrong with an instance.
 func disagrees(in *Instance, x *run) string {
 	for a := range x.reads {
-		if !in.ReadsUnknown && !inside(in.Reads, a) {
+		if (!in.ReadsUnknown || in.ReadsVariables) && !inside(in.Reads, a) {
 			return fmt.Sprintf("reads %#x, which is not foreseen", a)
 		}
+	}
+	if x.beyond && (!in.ReadsUnknown || in.ReadsVariables) {
+		return "reads beside the variable, which is not foreseen"
 	}
 	clash := false
 	for a := range x.writes {

@@ -1,6 +1,8 @@
 package footprint
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -65,5 +67,47 @@ func TestReadsVariables(t *testing.T) {
 				t.Errorf("at a place that is known: reads %x (%v)", in.Reads, in.ReadsUnknown)
 			}
 		})
+	}
+}
+
+// Random kernels that read a variable as well, within it and beside it.
+func TestRandomVariables(t *testing.T) {
+	own, beyond := 0, 0
+	var in, again Instance
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 31))
+		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, variables: true}
+		list := g.block(1)
+		src := kernelText(list, g.regs)
+		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
+		var recent Recent
+		for range 4 {
+			l, x := randomLaunch(r, list, g.regs)
+			if x == nil {
+				continue
+			}
+			if r.IntN(2) == 0 {
+				l.Known = nil
+			}
+			s.Evaluate(l, &in)
+			if bad := disagrees(&in, x); bad != "" {
+				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, src)
+			}
+			for range 2 {
+				if recent.Evaluate(s, l, &again); different(&again, &in) != "" {
+					t.Fatalf("seed %d: %s\n%s", seed, different(&again, &in), src)
+				}
+			}
+			if in.ReadsVariables {
+				own++
+			}
+			if x.beyond {
+				beyond++
+			}
+		}
+	}
+	t.Logf("%d read nothing else that has no place, %d read beside the variable", own, beyond)
+	if own < 500 || beyond < 100 {
+		t.Error("the test has become weak")
 	}
 }
