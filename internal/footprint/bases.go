@@ -53,7 +53,7 @@ func (b *planner) movable(way *path) []int32 {
 			b.key = append(b.key, w)
 		}
 	}
-	b.least = f.least
+	b.least = int32(f.least)
 	b.repeats = true
 	return f.ways
 }

@@ -90,7 +90,7 @@ const (
 
 // grow makes room for a program.
 func (m *machine) grow(p *program) {
-	pl := p.plan
+	pl := &p.plan
 	m.p, m.plan = p, pl
 	m.regs = resize(m.regs, len(p.ops))
 	m.vars = resize(m.vars, len(p.vars))
@@ -381,7 +381,9 @@ func (m *machine) variable(v *pvar) bounds {
 }
 
 // sound reports whether the checks of a form hold.
-func (m *machine) sound(f *pform) bool {
+func (m *machine) sound(f *pform) bool { return f.k0 == f.k1 || m.prove(f) }
+
+func (m *machine) prove(f *pform) bool {
 	for _, id := range m.p.lists[f.k0:f.k1] {
 		if m.proven[id] {
 			continue
@@ -422,7 +424,7 @@ func (m *machine) total(f *pform) bounds {
 func (m *machine) span(f *pform) bounds {
 	terms := m.p.terms[f.t0:f.t1]
 	if m.grouped > 0 {
-		return m.grouping(terms, m.p.cands[f.d0:f.d1])
+		return m.grouping(terms, m.plan.cands[f.d0:f.d1])
 	}
 	return m.sum(terms)
 }
@@ -457,7 +459,7 @@ func (m *machine) largeSum(terms []pterm) bounds {
 }
 
 // grouping is the range of terms of which guards may know something together.
-func (m *machine) grouping(terms []pterm, cands []cand) bounds {
+func (m *machine) grouping(terms []pterm, cands []pcand) bounds {
 	var sum bounds
 	var done uint32
 	for i := range cands {
@@ -482,7 +484,13 @@ func (m *machine) grouping(terms []pterm, cands []cand) bounds {
 }
 
 // multiple finds k such that the terms at the candidate's positions are k times the guard's.
-func (m *machine) multiple(terms []pterm, c *cand) (int64, uint32) {
+func (m *machine) multiple(terms []pterm, c *pcand) (int64, uint32) {
+	if c.mask != 0 {
+		if m.regs[c.lead] == 0 {
+			return 0, 0
+		}
+		return 1, c.mask
+	}
 	gf := &m.p.forms[m.p.guards[c.guard].form]
 	g := m.p.terms[gf.t0:gf.t1]
 	pos := m.p.lists[c.pos:]
@@ -831,7 +839,10 @@ func (m *machine) site(s *psite, to *bounds) {
 	for i, t := range terms {
 		snap[i] = m.vars[t.v]
 	}
-	if s.d0 == s.d1 {
+	if s.d0 == s.d1 || m.grouped == 0 {
+		for i := range m.gsnap[s.gsnap:][:s.d1-s.d0] {
+			m.gsnap[int(s.gsnap)+i] = bounds{1, 0}
+		}
 		*to = m.sum(terms)
 		return
 	}

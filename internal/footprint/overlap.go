@@ -141,7 +141,7 @@ func (m *machine) coefficient(terms []pterm, v int32) int64 {
 }
 
 // proportion is how often the terms of a guard are in a congruence; if they are not there together, it is given up.
-func (m *machine) proportion(cong []pterm, terms []pterm, c *cand, b *box) int64 {
+func (m *machine) proportion(cong []pterm, terms []pterm, c *pcand, b *box) int64 {
 	if b.m == 0 {
 		return 0
 	}
@@ -166,7 +166,7 @@ func (m *machine) proportion(cong []pterm, terms []pterm, c *cand, b *box) int64
 // guarded adds k times what candidate g bounds to in: steps of the greatest common divisor of its
 // coefficients. vars are those of the form.
 // It counts c times in the congruence.
-func (m *machine) guarded(g *cand, in bounds, vars []bounds, k, c int64, b *box) bool {
+func (m *machine) guarded(g *pcand, in bounds, vars []bounds, k, c int64, b *box) bool {
 	f := &m.p.forms[m.p.guards[g.guard].form]
 	var step, start int64
 	for i, t := range m.p.terms[f.t0:f.t1] {

@@ -14,7 +14,7 @@ type packer struct {
 
 // entries are the types of what tables hold.
 type entries interface {
-	int32 | int64 | keyWord | ppointer | pop | instr | pcode | pvar | parg | pform | pterm | pguard | pcheck | pexit | cand | pcong |
+	int32 | int64 | keyWord | ppointer | pop | instr | pcode | pvar | parg | pform | pterm | pguard | pcheck | pexit | pcand | pcong |
 		pset | psite | pneed | pplace | pacc | vblock | vitem
 }
 
@@ -27,7 +27,7 @@ func (p *program) pack() {
 }
 
 func (k *packer) tables(p *program) {
-	l, v := p.plan, &p.plan.view
+	l, v := &p.plan, &p.plan.view
 	move(k, &l.key)
 	move(k, &l.bases)
 	move(k, &l.template)
@@ -43,11 +43,10 @@ func (k *packer) tables(p *program) {
 	move(k, &p.lists)
 	move(k, &p.guards)
 	move(k, &p.checks)
-	move(k, &p.cands)
+	move(k, &l.cands)
 	move(k, &p.exits)
 	move(k, &l.sets)
 	move(k, &l.sites)
-	move(k, &l.cands)
 	move(k, &l.needs)
 	move(k, &l.places)
 	move(k, &l.readers)

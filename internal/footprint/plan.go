@@ -14,34 +14,34 @@ import (
 // paths are the contexts, each with its own steps in an order that means the same: what several contexts begin with is
 // evaluated once. On the way back to a branch the machine undoes what it found behind it.
 type plan struct {
-	template []int64 // the registers: constants are already there
+	// What recent.go needs comes first (bases.go), then what every launch does, in its order.
+	repeats bool      // launches can be remembered
+	least   int32     // bytes of parameters
+	key     []keyWord // what else than bases a launch depends on, of its parameters
+	bases   []int32   // offsets of parameters
+
 	params   int     // bytes of parameters that are read
+	template []int64 // the registers: constants are already there
 	pointers []ppointer
 	ops      []pop
+	depth    int // of marks
+	snaps    int
+	gsnaps   int
 	leaves   []int32 // variables that are not evaluated from others
 	counters []int32 // of loops
 	code     []pcode
-	depth    int // of marks
 	sets     []pset
 	sites    []psite
+	cands    []pcand // those of the program, then those of sites
 	needs    []pneed
 	places   []pplace
-	siteOf   []int32 // of accesses
-	snaps    int
-	gsnaps   int
-	cands    []cand
 	readers  []int32 // accesses that read, those of one pointer together
 	writers  []int32 // accesses that write, in the same way
-	reads    []int32 // accesses that may see what was there before, in their order
 	writes   []int32 // accesses that change something, in their order
+	reads    []int32 // accesses that may see what was there before, in their order
+	baseOf   []int32 // of accesses: 1 + the base that they lie at; 0 = none
+	siteOf   []int32 // of accesses
 	view     view
-
-	// Of bases.go:
-	repeats bool      // launches can be remembered
-	bases   []int32   // offsets of parameters
-	baseOf  []int32   // of accesses: 1 + the base that they lie at; 0 = none
-	key     []keyWord // what else of the parameters a launch depends on
-	least   int       // bytes of parameters
 }
 
 // A ppointer loads a register from 8 bytes of the parameters.
@@ -93,6 +93,14 @@ type psite struct {
 	p0, p1 int32 // places
 }
 
+// A pcand is a candidate. Where terms have the very coefficients of the guard's, of which the first one is in register lead, mask is which
+// terms these are: together they are once what the guard bounds, unless lead is 0. Else mask is 0.
+type pcand struct {
+	cand
+	lead int32
+	mask uint32
+}
+
 // A pneed is checks with the same terms: the site's range, moved by register c (-1: not at all), lies within in.
 type pneed struct {
 	site, c int32
@@ -141,9 +149,16 @@ func (p *program) prepare(way *path) { p.arrange(way, true) }
 // arrange makes a plan in which contexts share what they have in common, and threads are followed only where they may show
 // something; or neither.
 func (p *program) arrange(way *path, sharing bool) {
-	b := &planner{plan: &plan{siteOf: make([]int32, len(p.accs))}, p: p}
-	p.plan = b.plan
+	p.plan = plan{siteOf: make([]int32, len(p.accs))}
+	b := &planner{plan: &p.plan, p: p}
 	b.registers()
+	b.plan.cands = make([]pcand, len(p.cands))
+	for i := range p.forms {
+		f := &p.forms[i]
+		for k := f.d0; k < f.d1; k++ {
+			b.plan.cands[k] = b.candidate(f, p.cands[k])
+		}
+	}
 	for i := range p.vars {
 		if b.leaf(int32(i)) {
 			b.leaves = append(b.leaves, int32(i))
@@ -520,7 +535,7 @@ func (b *planner) site(x *pctx, f *pform) int32 {
 	s := psite{t0: f.t0, t1: f.t1, snap: int32(b.snaps), gsnap: int32(b.gsnaps), d0: int32(len(b.plan.cands))}
 	for _, c := range b.p.cands[f.d0:f.d1] {
 		if slices.Contains(b.p.steps[x.s0:x.s1], pstep{true, c.guard}) {
-			b.plan.cands = append(b.plan.cands, c)
+			b.plan.cands = append(b.plan.cands, b.candidate(f, c))
 		}
 	}
 	s.d1 = int32(len(b.plan.cands))
@@ -528,6 +543,20 @@ func (b *planner) site(x *pctx, f *pform) int32 {
 	b.gsnaps += int(s.d1 - s.d0)
 	b.sites = append(b.sites, s)
 	return i
+}
+
+func (b *planner) candidate(f *pform, c cand) pcand {
+	of := &b.p.forms[b.p.guards[c.guard].form]
+	x := pcand{cand: c, lead: b.p.terms[of.t0].coef}
+	for i, t := range b.p.terms[of.t0:of.t1] {
+		at := b.p.lists[int(c.pos)+i]
+		if b.p.terms[f.t0+at].coef != t.coef {
+			x.mask = 0
+			break
+		}
+		x.mask |= 1 << at
+	}
+	return x
 }
 
 // need adds a check to those of a set.

@@ -11,6 +11,8 @@ import (
 // A program is a summary's code: what a launch computes, in flat tables that refer to each
 // other by index.
 type program struct {
+	plan plan // made of the rest
+
 	ops    []instr // uniform values; each writes the register of its own number
 	vars   []pvar
 	args   []parg
@@ -25,8 +27,6 @@ type program struct {
 	steps  []pstep
 	accs   []pacc
 	congs  []pcong
-
-	plan *plan // made of the rest
 }
 
 // An instr computes a uniform value of w bits from registers; aw is the width of a.

@@ -90,8 +90,8 @@ const (
 
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
-	pl := s.prog.plan
-	if pl == nil || !pl.repeats || s.refused != NoCause && s.opaque || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, pl.least) {
+	pl := &s.prog.plan
+	if !pl.repeats || s.refused != NoCause && s.opaque || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, int(pl.least)) {
 		r.Misses++
 		s.Evaluate(l, in)
 		return
@@ -129,7 +129,7 @@ func (r *Recent) Forget() {
 
 // read finds the key of a launch and its bases.
 func (r *Recent) read(s *Summary, l *Launch) uint64 {
-	pl := s.prog.plan
+	pl := &s.prog.plan
 	p := l.Params
 	pair := func(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }
 	key := append(r.key[:0], pair(l.Grid[0], l.Block[0]), pair(l.Grid[1], l.Block[1]), pair(l.Grid[2], l.Block[2]),

@@ -18,19 +18,20 @@ type Summary struct {
 	At      int      // line of the source that is the cause
 	Globals []Global // variables in global memory that it may access; Launch.Globals says where they are
 
-	prog       program
-	tables     program // the same, for launches that know what memory holds (table.go)
-	reads      bool    // there are such
-	path       path
-	loops      int
-	paramBytes int
-	maxTid     [3]int64
-	cluster    [3]uint32
 	refused    Cause // why no instance is judged
-	refusedAt  int
-	opaque     bool // nothing is known of what it accesses
+	opaque     bool  // nothing is known of what it accesses
+	reads      bool  // there are tables
+	paramBytes int
+	prog       program
+
 	// An instruction that is not understood may read or write anything.
 	guessReads, guessWrites bool
+	maxTid                  [3]int64
+	cluster                 [3]uint32
+	refusedAt               int
+	path                    path
+	loops                   int
+	tables                  program // prog again, for launches that know what memory holds (table.go)
 }
 
 // maxAccesses bounds how many accesses a kernel may have.
