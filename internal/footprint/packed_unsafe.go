@@ -53,6 +53,7 @@ func (k *packer) tables(p *program) {
 	move(k, &l.writers)
 	move(k, &l.baseOf)
 	move(k, &l.writes)
+	move(k, &l.updates)
 	move(k, &l.reads)
 	move(k, &p.accs)
 	move(k, &l.siteOf)

@@ -38,6 +38,7 @@ type plan struct {
 	readers  []int32 // accesses that read, those of one pointer together
 	writers  []int32 // accesses that write, in the same way
 	writes   []int32 // accesses that change something, in their order
+	updates  []int32 // those that read what they change
 	reads    []int32 // accesses that may see what was there before, in their order
 	baseOf   []int32 // of accesses: 1 + the base that they lie at; 0 = none
 	siteOf   []int32 // of accesses
@@ -604,6 +605,9 @@ func (b *planner) accesses() {
 		}
 		if accs[i].kind != isRead {
 			b.writes = append(b.writes, int32(i))
+		}
+		if accs[i].kind == isUpdate {
+			b.updates = append(b.updates, int32(i))
 		}
 	}
 	// Allocations are often passed in their order.

@@ -374,8 +374,8 @@ func (in *Instance) judge(s *Summary) {
 		in.Verdict = Idempotent
 		return
 	}
-	for _, i := range m.plan.writes {
-		if in.Cause == NoCause && accs[i].kind == isUpdate && m.results[i].state != never && !m.covered(int(i)) {
+	for _, i := range m.plan.updates {
+		if in.Cause == NoCause && m.results[i].state != never && !m.covered(int(i)) {
 			in.conflict(ReadModifyWrite, int(i), int(i))
 		}
 	}
