@@ -18,6 +18,6 @@ git rev-parse --short HEAD >"$out/commit"
 # Once more without executing anything: evaluations are timed while nothing else runs.
 "$holdfast" bench idempotence --corpus test/corpus --workers 1 --json >"$out/latency.json"
 if [ ${#traces[@]} -gt 0 ]; then
-	"$holdfast" bench idempotence "${traces[@]}" --json >"$out/traces.json"
+	"$holdfast" bench idempotence "${traces[@]}" --workers 1 --json >"$out/traces.json"
 fi
 python3 bench/foresee/report.py "$out" >docs/results/foresee.md
