@@ -146,7 +146,7 @@ def sections(out):
             if r.get("skipped"):
                 print(f"(Part {part} was skipped: {r['skipped']}.)\n")
             elif r.get("machine"):
-                print(f"## {head}{'' if f.stem == 'gpu-' + part else ', an earlier run'}\n")
+                print(f"## {head}{'' if f.stem == 'gpu-' + part else ', another run'}\n")
                 show(r)
 
 
