@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make sure that what the build, the demo and the tests need is here: Go, a C compiler with
+# Make sure that what the build, the demo and the tests need is here: Go, Python, a C compiler with
 # its headers, and the few commands that the scripts call. On a Debian-like machine root
 # gets the missing packages installed; others are told which they are.
 set -euo pipefail
@@ -21,6 +21,7 @@ command -v "${CC:-cc}" >/dev/null 2>&1 && { headers || missing+=(libc6-dev linux
 need git git
 need tar tar
 need xz-utils xz # the packages that scripts/criu.sh unpacks
+need python3 python3 # what bench measures with; a test runs it
 if [ -r /etc/debian_version ]; then
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || [ -e /usr/share/keyrings/debian-archive-keyring.pgp ] ||
