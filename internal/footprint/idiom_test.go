@@ -112,6 +112,17 @@ $L_1:
 	add.s64 %rd5, %rd5, -1;
 	shr.u64 %rd6, %rd5, 63;
 	cvt.u32.u64 %r9, %rd6;`, 0, 0, 0},
+	{"some bits of a multiple, and more", `
+	shl.b32 %r3, %r40, 2;
+	or.b32 %r4, %r3, -14;
+	add.s32 %r9, %r4, 14;`, 0, 0, 4 * 13},
+	{"bits that are not side by side, of a multiple", `
+	shl.b32 %r3, %r40, 2;
+	and.b32 %r9, %r3, 29;`, 0, 0, 4 * 29},
+	{"bits that are not side by side", `
+	and.b32 %r3, %r40, 13;
+	or.b32 %r4, %r40, -14;
+	add.s32 %r9, %r4, 14;`, 0, 0, 0},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;
@@ -255,7 +266,7 @@ $L_1:
 	and.b32 %r3, %r1, 31;
 	shl.b32 %r4, %r3, 3;
 	or.b32 %r5, %r4, -247;
-	add.s32 %r9, %r5, 255;`, 0, 0, 0},
+	add.s32 %r9, %r5, 255;`, 0, 0x20, 0x3e4},
 	{"a scaled index", `
 	cvt.rn.f32.u32 %f1, %r1;
 	mul.f32 %f2, %f1, 0f3EAAAAAB;

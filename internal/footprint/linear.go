@@ -797,6 +797,9 @@ func (g *graph) divide(x expr) *linear {
 func (g *graph) and(x expr, fa, fb *linear) *linear {
 	if k, ok := g.constant(x.b); ok && fa.sym == 0 {
 		m := unsigned(x.w, k)
+		if !adjacent(m) && len(fa.checks) == 0 {
+			m &= g.ones(fa) // bits that x has
+		}
 		if f := g.bitsOf(x, m); f != nil {
 			return f
 		}
@@ -863,7 +866,11 @@ func (g *graph) orConstant(x expr, fa *linear) *linear {
 		return nil
 	}
 	// x & k = x - (x & ^k)
-	if inv := canonical(x.w, ^k); adjacent(unsigned(x.w, inv)) {
+	inv := canonical(x.w, ^k)
+	if !adjacent(unsigned(x.w, inv)) {
+		inv = canonical(x.w, ^k&int64(g.ones(fa))) // bits that x has
+	}
+	if adjacent(unsigned(x.w, inv)) {
 		rest := g.and(expr{op: opAnd, w: x.w, a: x.a, b: g.number(x.w, inv)}, fa, nil)
 		if f, ok = g.sum(f, fa, g.num(times)); !ok {
 			return nil
