@@ -123,6 +123,28 @@ $L_1:
 	and.b32 %r3, %r40, 13;
 	or.b32 %r4, %r40, -14;
 	add.s32 %r9, %r4, 14;`, 0, 0, 0},
+	{"a mask without what is shifted out", `
+	shr.u32 %r3, %r1, 2;
+	and.b32 %r4, %r3, 131056;
+	sub.s32 %r5, %r3, %r4;
+	shl.b32 %r6, %r5, 15;
+	shr.u32 %r9, %r6, 13;`, 0, 0, 4 * 61},
+	{"a mask without more than what is shifted out", `
+	shr.u32 %r3, %r1, 2;
+	and.b32 %r4, %r3, 65520;
+	sub.s32 %r5, %r3, %r4;
+	shl.b32 %r6, %r5, 15;
+	shr.u32 %r9, %r6, 13;`, 0, 0, 4 * 61},
+	{"two quotients, one of a number with a sign", `
+	shl.b32 %r3, %r41, 9;
+	shl.b32 %r4, %r40, 1;
+	or.b32 %r5, %r4, %r3;
+	bfe.s32 %r6, %r41, 22, 1;
+	shr.u32 %r7, %r6, 22;
+	add.s32 %r8, %r5, %r7;
+	shr.s32 %r10, %r8, 10;
+	shr.u32 %r11, %r41, 1;
+	sub.s32 %r9, %r10, %r11;`, 0, 0, 4},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;

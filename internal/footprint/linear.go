@@ -458,9 +458,46 @@ func (g *graph) linearise(e exprID) *linear {
 		return g.uniformForm(g.of64(e))
 	}
 	if f := g.lineariseOp(e, x); f != nil {
+		if x.op == opAdd || x.op == opSub || x.op == opMul {
+			return g.lifted(f, x.w)
+		}
 		return f
 	}
 	return g.opaque(e)
+}
+
+// lifted is the form of a value of w bits with k*B instead of k*(B%m) where k*m is a multiple of 2^w: they are congruent modulo 2^w. Compilers
+// leave out of a mask what is shifted out later: 2^15 * (x - (x & 0x1fff0)), of 32 bits, is 2^15 * (x%16).
+func (g *graph) lifted(f *linear, w uint8) *linear {
+	if w >= 62 || f.sym != 0 {
+		return f
+	}
+	r := f
+	for _, t := range f.terms {
+		v := g.vars[t.v]
+		k, ok := g.constant(t.coef)
+		if !ok || v.kind != vMod || v.args[0].w != 0 || v.args[0].f.sym != 0 || v.imm >= int64(1)<<w || k <= -int64(1)<<w || k >= int64(1)<<w {
+			continue
+		}
+		if uint64(k)*uint64(v.imm)&(1<<w-1) != 0 {
+			continue
+		}
+		n, ok := g.sum(r, g.varForm(t.v), g.num(-k))
+		if ok {
+			n, ok = g.sum(n, v.args[0].f, g.num(k))
+		}
+		if !ok {
+			return f
+		}
+		r = n
+	}
+	if r == f {
+		return f
+	}
+	if n, ok := g.add(g.uniformForm(g.num(0)), r, g.num(1)); ok && len(n.terms) < len(f.terms) { // else B may have no bounds
+		return n
+	}
+	return f
 }
 
 func (g *graph) lineariseOp(e exprID, x expr) *linear {
@@ -627,6 +664,9 @@ func (g *graph) shifted(f *linear, w uint8, signed bool, m int64) *linear {
 	}
 	q := g.floor(r, m, w)
 	if whole, _ := g.split(f, m); len(whole.terms) > 0 || len(q.terms) == 0 {
+		return q
+	}
+	if small, k := g.reduce(f, m); k > 1 && len(small.terms) < len(f.terms) && g.plausible(f) {
 		return q
 	}
 	// Without the check it is still a number of fewer bits.

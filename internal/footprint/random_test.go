@@ -90,7 +90,14 @@ func (g *generator) idiom() []stmt {
 	x := g.any()
 	step := func(op string, a int, k uint32) stmt { return stmt{op: op, d: g.fresh(), a: a, isConst: true, k: k} }
 	m := uint32(2 + g.r.IntN(11))
-	switch g.r.IntN(5) {
+	switch g.r.IntN(6) {
+	case 4: // a remainder whose mask lacks what is shifted out, or some bits more
+		n, low := uint32(1+g.r.IntN(16)), uint32(1+g.r.IntN(5))
+		q := step("shru", x, uint32(1+g.r.IntN(4)))
+		whole := step("and", q.d, (uint32(1)<<(32-n+uint32(g.r.IntN(3))-1)-1)>>low<<low)
+		rest := stmt{op: "sub", d: g.fresh(), a: q.d, b: whole.d}
+		up := step("shl", rest.d, n)
+		return []stmt{q, whole, rest, up, step([...]string{"shru", "shrs"}[g.r.IntN(2)], up.d, n-n/2)}
 	case 3: // scaled as a floating-point number
 		return []stmt{step("scale", x, [...]uint32{0x3eaaaaab, 0x3f000000, 0x3f802000, 0x40d9364e}[g.r.IntN(4)])}
 	case 2: // a row rolled
