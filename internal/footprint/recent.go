@@ -378,22 +378,33 @@ func (r *Recent) sorted(m *machine) []int32 {
 
 // inOrder is the numbers of r.starts, the smallest first.
 func (r *Recent) inOrder(m *machine) []int32 {
-	const low = 12
-	order, keys := r.order[:0], m.keys[:0]
-	sorted, fit, last := true, len(r.starts) <= 1<<low, uint64(0)
+	const low, few = 12, 8
+	order := r.order[:0]
+	sorted, all, last := true, uint64(0), uint64(0)
 	for i, x := range r.starts {
 		sorted = sorted && x >= last
 		last = x
+		all |= x
 		order = append(order, int32(i))
-		keys = append(keys, x<<low|uint64(i))
-		fit = fit && x>>(64-low) == 0
 	}
-	r.order, m.keys = order, keys
+	r.order = order
 	switch {
 	case sorted:
-	case fit: // as in sort
-		m.spare = resize(m.spare, len(keys))
-		for i, k := range sortKeys(keys, m.spare) {
+	case len(order) <= few:
+		for i := 1; i < len(order); i++ {
+			x := order[i]
+			j := i
+			for ; j > 0 && r.starts[order[j-1]] > r.starts[x]; j-- {
+				order[j] = order[j-1]
+			}
+			order[j] = x
+		}
+	case len(order) <= 1<<low && all>>(64-low) == 0: // as in sort
+		m.keys, m.spare = resize(m.keys, len(order)), resize(m.spare, len(order))
+		for i, x := range r.starts {
+			m.keys[i] = x<<low | uint64(i)
+		}
+		for i, k := range sortKeys(m.keys, m.spare) {
 			order[i] = int32(k & (1<<low - 1))
 		}
 	default:
