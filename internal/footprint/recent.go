@@ -335,6 +335,17 @@ func (e *entry) add(list ...uint64) {
 	e.n += copy(e.words[e.n:], list)
 }
 
+// addRange adds a base, and a range relative to it.
+func (e *entry) addRange(base, lo, hi uint64) {
+	if e.n+3 > len(e.words) {
+		e.full = true
+		return
+	}
+	w := e.words[e.n:][:3]
+	w[0], w[1], w[2] = base, lo, hi
+	e.n += 3
+}
+
 // clustered writes the clusters, and what else is in them.
 func (r *Recent) clustered(e *entry, m *machine) uint64 {
 	order := r.sorted(m)
@@ -345,7 +356,7 @@ func (r *Recent) clustered(e *entry, m *machine) uint64 {
 		for i++; i < len(order) && r.hulls[order[i]].lo < hi; i++ {
 			hi = max(hi, r.hulls[order[i]].hi)
 		}
-		e.add(uint64(first), lo-r.bases[first], hi-r.bases[first])
+		e.addRange(uint64(first), lo-r.bases[first], hi-r.bases[first])
 		clusters++
 	}
 	for i := 0; i < len(order); {
@@ -436,7 +447,7 @@ func (r *Recent) ranges(e *entry, m *machine, list []int32) uint64 {
 	for _, i := range r.inOrder(m) {
 		x := &r.spans[i]
 		b := r.bases[x.base]
-		e.add(uint64(x.base), x.Lo-b, x.Hi-b)
+		e.addRange(uint64(x.base), x.Lo-b, x.Hi-b)
 	}
 	return uint64(len(r.spans))
 }
