@@ -189,6 +189,9 @@ func (f *flow) run() {
 		number(x.form)
 		number(x.rest)
 		f.not(reg(x.step))
+		if x.wrap != 0 {
+			f.not(reg(x.top))
+		}
 	}
 	for i := range p.congs {
 		number(p.congs[i].form)

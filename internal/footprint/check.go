@@ -107,7 +107,8 @@ func (c *checker) program() {
 		c.need(ok && (c.err != nil || p.forms[x.form].t1 > p.forms[x.form].t0), "guard", i)
 	}
 	for i, x := range p.exits {
-		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs) && span(0, x.load, len(p.vars)) && (x.load == 0 || p.vars[x.load-1].kind == vTable), "exit", i)
+		c.need(within(x.v, len(p.vars)) && within(x.form, len(p.forms)) && within(x.rest, len(p.forms)) && within(x.step, regs) && span(0, x.load, len(p.vars)) && (x.load == 0 || p.vars[x.load-1].kind == vTable) &&
+			x.wrap <= 32 && (x.wrap == 0 || within(x.top, regs)), "exit", i)
 	}
 	var last pctx // every access is in one context, and every step and condition in one at most
 	for i, x := range p.ctxs {

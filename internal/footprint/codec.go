@@ -197,7 +197,12 @@ func (c *codec) program(p *program) {
 		c.flag(&x.not0)
 		integer(c, &x.wrap)
 	})
-	list(c, &p.exits, func(x *pexit) { c.ints(&x.v, &x.form, &x.rest, &x.step, &x.load); c.bounds(&x.in); c.flag(&x.not0) })
+	list(c, &p.exits, func(x *pexit) {
+		integer(c, &x.wrap)
+		c.ints(&x.v, &x.form, &x.rest, &x.step, &x.load, &x.top)
+		c.bounds(&x.in)
+		c.flag(&x.not0)
+	})
 	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds, &x.home) })
 	list(c, &p.steps, func(x *pstep) { c.flag(&x.guard); integer(c, &x.index) })
 	list(c, &p.accs, func(x *pacc) {

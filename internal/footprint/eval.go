@@ -573,12 +573,21 @@ func (m *machine) passes(x *pexit, rest bounds) (int64, bool) {
 	if x.not0 && rest.lo != rest.hi && !m.divides(step, &m.p.forms[x.rest]) {
 		return 0, false
 	}
+	in := x.in
+	if x.wrap != 0 {
+		// It goes down to below 0, where an unsigned number is not below top: i = n-1; i < n; i--. No step leads past those that are not.
+		top, room := m.regs[x.top], int64(1)<<x.wrap
+		if top <= 0 || top > room || step >= 0 || step < top-room || rest.lo < top-room || rest.hi >= room {
+			return 0, false
+		}
+		in = bounds{0, top - 1}
+	}
 	if step < 0 { // the same the other way round
 		if step <= -far {
 			return 0, false
 		}
 		step, rest = -step, rest.times(-1)
-		return m.upwards(x.not0, bounds{-x.in.hi, -x.in.lo}, step, rest)
+		return m.upwards(x.not0, bounds{-in.hi, -in.lo}, step, rest)
 	}
 	return m.upwards(x.not0, x.in, step, rest)
 }
@@ -773,6 +782,9 @@ func (m *machine) share(f *pform, in bounds) {
 func (m *machine) before(x *pexit, s *exitState) bounds {
 	step := m.regs[x.step]
 	in := x.in
+	if x.wrap != 0 {
+		in = bounds{0, m.regs[x.top] - 1}
+	}
 	if x.not0 {
 		// It goes towards 0 and stops there.
 		if step > 0 {

@@ -33,6 +33,8 @@ type exit struct {
 	rest *linear // g.f without the loop's counter, checks left out
 	step exprID  // the coefficient of the counter
 	load int32   // 1 + a value in rest that every iteration loads anew, from the same place; 0 = none
+	wrap uint8   // instead of in: 0 <= f mod 2^wrap < top
+	top  exprID
 }
 
 // conjuncts splits a predicate into the ones that follow from it. All of them together are as
@@ -252,10 +254,11 @@ func (k *kernel) everyTime(l *ir.Loop, b *ir.Block) bool {
 
 // exit takes a guard apart into the loop's counter and the rest, which must not change in the loop.
 func (k *kernel) exit(l *ir.Loop, id int64, counter varID, g guard) (exit, bool) {
-	if g.wrap != 0 {
-		return exit{}, false
-	}
 	x := exit{loop: id, g: g}
+	if g.wrap != 0 {
+		x.wrap, x.top = g.wrap, g.top
+		x.g = guard{f: g.f, in: bounds{0, far}}
+	}
 	rest := linear{c: g.f.c}
 	for _, t := range g.f.terms {
 		if t.v == counter {

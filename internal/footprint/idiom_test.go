@@ -145,6 +145,34 @@ $L_1:
 	shr.s32 %r10, %r8, 10;
 	shr.u32 %r11, %r41, 1;
 	sub.s32 %r9, %r10, %r11;`, 0, 0, 4},
+	{"down to below 0, without a sign", `
+	add.s32 %r3, %r2, -1;
+$L_1:
+	mov.u32 %r9, %r3;
+	add.s32 %r3, %r3, -1;
+	setp.lt.u32 %p1, %r3, %r2;
+	@%p1 bra $L_1;`, 64, 0, 256},
+	{"down by threes", `
+	add.s32 %r3, %r2, -1;
+$L_1:
+	mov.u32 %r9, %r3;
+	add.s32 %r3, %r3, -3;
+	setp.lt.u32 %p1, %r3, %r2;
+	@%p1 bra $L_1;`, 64, 0, 256},
+	{"down past what is not below", `
+	add.s32 %r3, %r2, -1;
+$L_1:
+	mov.u32 %r9, %r3;
+	add.s32 %r3, %r3, -3;
+	setp.lt.u32 %p1, %r3, %r2;
+	@%p1 bra $L_1;`, 0xfffffffe, 0, 0},
+	{"down from what differs", `
+	shr.u32 %r3, %r40, 2;
+$L_1:
+	mov.u32 %r9, %r3;
+	add.s32 %r3, %r3, -1;
+	setp.lt.u32 %p1, %r3, %r2;
+	@%p1 bra $L_1;`, 64, 0, 4 * 32},
 	{"bits of minus a number", `
 	and.b32 %r3, %r1, 63;
 	not.b32 %r4, %r3;

@@ -95,6 +95,8 @@ type pexit struct {
 	step int32
 	in   bounds
 	not0 bool
+	wrap uint8 // instead of in: form modulo 2^wrap is below register top
+	top  int32
 	load int32 // 1 + a loaded value: the test says something only if what is loaded is known; 0 = none
 }
 
@@ -312,7 +314,11 @@ func (c *compiler) counter(loop int64, v int32) {
 		if x.load != 0 {
 			load = c.variableIndex(varID(x.load-1)) + 1
 		}
-		list = append(list, pexit{v: v, form: c.linearForm(x.g.f), rest: c.linearForm(x.rest), step: c.register(x.step), in: x.g.in, not0: x.g.not0, load: load})
+		p := pexit{v: v, form: c.linearForm(x.g.f), rest: c.linearForm(x.rest), step: c.register(x.step), in: x.g.in, not0: x.g.not0, load: load, wrap: x.wrap}
+		if x.wrap != 0 {
+			p.top = c.register(x.top)
+		}
+		list = append(list, p)
 		given = append(given, x)
 	}
 	c.p.vars[v].a0 = int32(len(c.p.exits))
