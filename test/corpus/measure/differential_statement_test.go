@@ -16,7 +16,7 @@ func (k *kernelWriter) block(n int) {
 
 func (k *kernelWriter) arithmetic() {
 	d := k.register()
-	switch k.below(9) {
+	switch k.below(10) {
 	case 0:
 		k.line("add.s32 %s, %s, %s", d, k.register(), k.operand())
 	case 1:
@@ -37,6 +37,18 @@ func (k *kernelWriter) arithmetic() {
 	case 8:
 		k.compare("%q2", "lt.s32", "gt.u32", "ne.s32")
 		k.line("selp.b32 %s, %s, %s, %%q2", d, k.register(), k.operand())
+	case 9: // a quotient and its remainder, of what may be 0
+		x, y, sign := k.register(), k.register(), k.one("u32", "s32")
+		if k.below(2) == 0 {
+			k.line("and.b32 %s, %s, %d", y, y, k.number(1, 3, 7))
+		}
+		if d == x || d == y || k.below(3) == 0 {
+			k.line("rem.%s %s, %s, %s", sign, d, x, y)
+			return
+		}
+		k.line("div.%s %s, %s, %s", sign, d, x, y)
+		k.line("mul.lo.s32 %s, %s, %s", d, d, y)
+		k.line("sub.s32 %s, %s, %s", d, x, d)
 	}
 }
 
