@@ -56,6 +56,7 @@ type recentSlot struct {
 const (
 	recentWays  = 4
 	recentSets  = 1 << 11
+	recentMore  = 8 // sets for one kernel with the same numbers
 	recentWords = 1 << 18
 	recentMost  = 1 << 12 // words of an entry
 )
@@ -100,13 +101,24 @@ func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 		r.sets, r.words = make([][recentWays]recentSlot, recentSets), make([]uint64, recentWords)
 	}
 	hash := r.read(s, l)
-	set := &r.sets[hash%recentSets]
-	for i := range set {
-		x := &set[i]
-		if x.s == s && x.hash == hash && r.next-x.at <= recentWords && r.again(r.words[x.at%recentWords:], l, in) {
-			in.s = s
-			r.Hits++
-			return
+	var set *[recentWays]recentSlot
+	for n := range uint64(recentMore) { // a set that is full of such launches, with other distances, goes on in another one
+		set = &r.sets[(hash+n*(recentSets/recentMore+1))%recentSets]
+		same := 0
+		for i := range set {
+			x := &set[i]
+			if x.s != s || x.hash != hash || r.next-x.at > recentWords {
+				continue
+			}
+			if r.again(r.words[x.at%recentWords:], l, in) {
+				in.s = s
+				r.Hits++
+				return
+			}
+			same++
+		}
+		if same < len(set) {
+			break
 		}
 	}
 	r.Misses++

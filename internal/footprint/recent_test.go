@@ -176,6 +176,42 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 }
 
+// A kernel may have the same numbers at many places of a program, where its buffers lie at other distances: all of them are remembered.
+func TestRecentDistances(t *testing.T) {
+	s := summarised(t, "k", `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b) {
+	.reg .b64 %rd<6>;
+	.reg .b32 %r<3>;
+	ld.param.u64 %rd1, [a];
+	ld.param.u64 %rd2, [b];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd3, %r1, 1024;
+	add.s64 %rd4, %rd1, %rd3;
+	add.s64 %rd5, %rd2, %rd3;
+	ld.global.u32 %r2, [%rd4];
+	st.global.u32 [%rd5], %r2;
+	ret;
+}
+`)
+	const most = recentWays * recentMore
+	var recent Recent
+	var one, other Instance
+	for round := range 3 {
+		for i := range uint64(most) {
+			l := &Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}}
+			l.Params = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 1<<40), 1<<40+4*i)
+			before := recent.Hits
+			recent.Evaluate(s, l, &one)
+			s.Evaluate(l, &other)
+			if bad := different(&one, &other); bad != "" || recent.Hits > before != (round > 0) {
+				t.Errorf("round %d, distance %d: %s, remembered: %v", round, 4*i, bad, recent.Hits > before)
+			}
+		}
+	}
+}
+
 // A kernel of which nothing is known has no program, also when its summary was read. What an Instance held before is not taken for
 // what it does.
 func TestRecentOpaque(t *testing.T) {
