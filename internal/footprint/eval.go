@@ -13,6 +13,8 @@ type machine struct {
 	rounds  []int64  // of counters: the most that they reach anywhere in the launch
 	reached int64    // by the counter in hand; 0: no thread enters its loop
 	proven  []bool   // of checks: they hold where the machine is
+	failed  []uint32 // of checks: in which turn they did not
+	turn    uint32   // a context's accesses
 	active  []bool   // of guards with several terms: within says something
 	within  []bounds // of those guards: their terms
 	grouped int      // guards that are active
@@ -112,7 +114,7 @@ func (m *machine) grow(p *program) {
 	}
 	// These are false between launches. They never become smaller: kernels of different shapes take turns.
 	if len(m.proven) < len(p.checks) {
-		m.proven = make([]bool, len(p.checks))
+		m.proven, m.failed = make([]bool, len(p.checks)), make([]uint32, len(p.checks))
 	}
 	if len(m.active) < len(p.guards) {
 		m.active = make([]bool, len(p.guards))
@@ -385,14 +387,31 @@ func (m *machine) sound(f *pform) bool { return f.k0 == f.k1 || m.prove(f) }
 
 func (m *machine) prove(f *pform) bool {
 	for _, id := range m.p.lists[f.k0:f.k1] {
-		if m.proven[id] {
-			continue
+		if !m.proves(id) {
+			return false
 		}
+	}
+	return true
+}
+
+func (m *machine) proves(id int32) bool {
+	if !m.proven[id] {
 		if !m.check(id) {
 			return false
 		}
 		m.proven[id] = true
 		m.trail = append(m.trail, undo{what: undoProof, id: id})
+	}
+	return true
+}
+
+// soundHere is sound for the accesses of one context: a check that fails for one of them fails for all.
+func (m *machine) soundHere(f *pform) bool {
+	for _, id := range m.p.lists[f.k0:f.k1] {
+		if m.failed[id] == m.turn || !m.proves(id) {
+			m.failed[id] = m.turn
+			return false
+		}
 	}
 	return true
 }
@@ -800,6 +819,10 @@ func (m *machine) before(x *pexit, s *exitState) bounds {
 // accesses finds the bytes of the accesses of a context, which has been evaluated.
 func (m *machine) accesses(x *pset) {
 	pl := m.plan
+	if m.turn++; m.turn == 0 {
+		clear(m.failed)
+		m.turn = 1
+	}
 	for i := x.s0; i < x.s1; i++ {
 		m.site(&pl.sites[i], &m.spans[i])
 	}
@@ -831,7 +854,7 @@ func (m *machine) accesses(x *pset) {
 // access finds the bytes of one access, whose terms have range b; sound says that all checks hold.
 func (m *machine) access(a *pplace, b bounds, sound bool, r *extent) {
 	*r = extent{state: boundless, region: a.sym}
-	if !a.none && (sound || !a.checked || m.sound(&m.p.forms[a.form])) {
+	if !a.none && (sound || !a.checked || m.soundHere(&m.p.forms[a.form])) {
 		m.place(m.regs[a.c]+a.off, b, a.span, r)
 		if len(m.values) > 0 {
 			m.parts(&m.p.accs[a.acc], &m.p.forms[a.form], r)
