@@ -85,6 +85,9 @@ func TestScratch(t *testing.T) {
 		if got := in.Verdict == Idempotent; got != x.want {
 			t.Errorf("%s: %v, %s", x.name, in.Verdict, in.Reason())
 		}
+		if n := testing.AllocsPerRun(20, func() { s.Evaluate(l, &in) }); n != 0 {
+			t.Errorf("%s: %v allocations", x.name, n)
+		}
 	}
 }
 
