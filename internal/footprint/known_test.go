@@ -312,3 +312,52 @@ func TestParameterTable(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadedTwice: two loads of one place give the same value where nothing writes it, and may not elsewhere. Threads from 10 on
+// write what they load twice, so that their two values differ; another access, of the others alone, knows what is there.
+func TestLoadedTwice(t *testing.T) {
+	s := summarised(t, "loaded twice", `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 table, .param .u64 out)
+{
+	.reg .pred %p<3>;
+	.reg .b32 %r<8>;
+	.reg .b64 %rd<12>;
+	ld.param.u64 %rd1, [table];
+	ld.param.u64 %rd2, [out];
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r2, %tid.y;
+	cvt.u64.u32 %rd3, %r1;
+	add.s64 %rd4, %rd1, %rd3;
+	ld.global.u8 %r3, [%rd4];
+	setp.lt.s32 %p1, %r1, 10;
+	add.s32 %r4, %r3, 100;
+	@!%p1 st.global.u8 [%rd4], %r4;
+	ld.global.u8 %r5, [%rd4];
+	mul.wide.s32 %rd5, %r5, 4;
+	add.s64 %rd6, %rd2, %rd5;
+	@%p1 st.global.u32 [%rd6], %r1;
+	add.s32 %r6, %r3, %r2;
+	setp.lt.s32 %p2, %r6, %r5;
+	mul.wide.s32 %rd7, %r2, 4;
+	add.s64 %rd8, %rd6, %rd7;
+	@%p2 st.global.u32 [%rd8], %r1;
+	ret;
+}
+`)
+	table := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	l := &Launch{Block: [3]uint32{32, 8, 1}, Grid: [3]uint32{1, 1, 1}, Params: appendUint(appendUint(nil, 1<<32, 8), 1<<40, 8)}
+	l.Known = []Known{{Range{1 << 32, 1<<32 + 10}, NewContents(table, 10)}}
+	var in Instance
+	s.Evaluate(l, &in)
+	for a := uint64(1 << 40); a < 1<<40+4*(100+7); a += 4 { // 100 + tid.y, if 0 was there
+		if !in.WritesUnknown && !inside(in.Writes, a) {
+			t.Fatalf("a thread writes %#x, which is not in %x", a, in.Writes)
+		}
+	}
+	l.Block = [3]uint32{10, 8, 1} // nobody writes the table: nobody's values differ
+	if s.Evaluate(l, &in); in.Verdict != Idempotent || len(in.Writes) != 1 || in.Writes[0] != (Range{1 << 40, 1<<40 + 40}) {
+		t.Errorf("%v, writes %x", in.Verdict, in.Writes)
+	}
+}

@@ -249,6 +249,9 @@ func (b *planner) touched(do doing, index int32) (reads, writes []int32) {
 		if g.need != 0 {
 			b.variables(g.need-1, read)
 		}
+		if g.load != 0 { // whether it is known here
+			read(g.load - 1)
+		}
 		if g.exit != 0 { // what is known of an exit goes with the counter
 			read(b.p.exits[g.exit-1].v)
 		}

@@ -685,7 +685,7 @@ func (c *compiler) steps(s scope) {
 			if done[id] {
 				continue
 			}
-			ready := true
+			ready := c.given[id].load == 0 || have[varID(c.given[id].load-1)]
 			for _, t := range c.given[id].f.terms {
 				ready = ready && have[t.v]
 			}
