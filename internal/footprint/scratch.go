@@ -14,7 +14,7 @@ import (
 //     block has one: that is what alone decides about it, in a block on every way;
 //   - no barrier may be passed before it, whatever a thread does: a thread that waits at a barrier, or has passed one, has written;
 //   - a barrier of the whole block, on every way through the kernel, dominates the read: whoever reads has waited there for all others, and
-//     none of them has left instead;
+//     none of them has left instead, or was counted in place of another: no thread arrives at a barrier of that number and goes on;
 //   - what the write writes in all these threads is one piece (a launch finds out), of which the read reads a part: its address
 //     depends on the block in the same way, and what else is in it does not lead out of the piece.
 //
@@ -58,6 +58,7 @@ type barrier struct {
 // barriers lists them, and those that wait for the whole block on every way through the kernel.
 func (k *kernel) barriers() (all, list []barrier) {
 	order := 0
+	var parts, whole []*ir.Inst // where not all wait; those of list
 	for _, b := range k.sequence() {
 		for _, in := range b.Insts {
 			order++
@@ -66,13 +67,32 @@ func (k *kernel) barriers() (all, list []barrier) {
 				return nil, nil // there may be any in it
 			case in.Op == ir.Barrier:
 				all = append(all, barrier{b, order})
-				if !in.Guarded() && k.always(b) && waitsForAll(in) {
-					list = append(list, barrier{b, order})
+				switch {
+				case strings.HasPrefix(in.Name, "bar.warp"), strings.HasPrefix(in.Name, "barrier.cluster"): // they count for themselves
+				case !waitsForAll(in):
+					parts = append(parts, in)
+				case !in.Guarded() && k.always(b):
+					list, whole = append(list, barrier{b, order}), append(whole, in)
 				}
 			}
 		}
 	}
-	return all, list
+	n := 0
+	for i, in := range whole {
+		if !slices.ContainsFunc(parts, func(p *ir.Inst) bool { return sameNumber(in, p) }) {
+			list[n] = list[i]
+			n++
+		}
+	}
+	return all, list[:n]
+}
+
+// sameNumber reports whether two may be one barrier of the 16 that a block has.
+func sameNumber(a, b *ir.Inst) bool {
+	if len(a.Args) == 0 || len(b.Args) == 0 || a.Args[0].Kind != ir.Constant || b.Args[0].Kind != ir.Constant {
+		return true
+	}
+	return a.Args[0].Bits == b.Args[0].Bits
 }
 
 // waitsForAll reports whether a barrier is one of the whole block, and no thread goes on before all others have come.
