@@ -107,10 +107,7 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 			s := newSite(t)
 			r := s.train("train", 1500, "--pad", "64")
 			r.reach(100)
-			c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running", "--mode", mode)
-			if c.Mode != mode || c.Mispredictions != 0 {
-				t.Fatalf("%+v", c)
-			}
+			var c api.CheckpointResult
 			var image struct {
 				Version  int
 				Manifest struct {
@@ -118,8 +115,19 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 					Order   []struct{ Region, Chunk, Count int }
 				}
 			}
-			if err := json.Unmarshal([]byte(s.read("img/manifest.json")), &image); err != nil {
-				t.Fatal(err)
+			img := ""
+			for try := range 5 { // on a busy machine a drain may be over before the program launches anything
+				img = fmt.Sprintf("img%d", try)
+				c = into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path(img), "--leave-running", "--mode", mode)
+				if c.Mode != mode || c.Mispredictions != 0 {
+					t.Fatalf("%+v", c)
+				}
+				if err := json.Unmarshal([]byte(s.read(img+"/manifest.json")), &image); err != nil {
+					t.Fatal(err)
+				}
+				if mode != "cow" || len(image.Manifest.Order) > 0 {
+					break
+				}
 			}
 			order, named := image.Manifest.Order, 0
 			large := map[int]int{} // region: chunks
@@ -136,15 +144,15 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 			case mode == "cow" && (len(order) == 0 || image.Version != 2 || named >= c.Chunks):
 				t.Errorf("version %d, order %v of %d chunks", image.Version, order, c.Chunks)
 			}
-			for _, n := range large { // a step in 64 touches one chunk of it
-				if n > 16 {
+			for _, n := range large { // a step in 64 touches one chunk of it, and there are 1500
+				if n > 24 {
 					t.Errorf("%d chunks of padding: %v", n, order)
 				}
 			}
 			r.kill()
 			s.ok("daemon", "stop", "--force")
 			again := *r
-			again.program = s.launch(r.name, "restore", s.path("img"), "--on-demand")
+			again.program = s.launch(r.name, "restore", s.path(img), "--on-demand")
 			again.done()
 			again.mustEqualReference("--pad", "64")
 			want := fmt.Sprintf(" ordered=%d ", uint64(named)<<21)
