@@ -109,6 +109,8 @@ print("- *Contents known*: each launch is judged twice. The second time the cont
 print(f"- Why instances have no verdict or are not idempotent: {counts(total['causes'])}.")
 print(f"- Latency with nothing remembered: each of {n(latency['instances'])} instances is evaluated in five batches of 16, and the mean of its best batch counts; the distribution is over instances, however often a program made them.")
 print(f"- Latency in the programs' order: of the corpus {n(in_order['launches'])} launches, each program with a `footprint.Recent` that begins with nothing. {n(remembered['launches'])} ({share(remembered['launches'], in_order['launches'])}) were remembered: the kernel had been launched with the same geometry and numbers before, with the same or other pointers (median {seconds(remembered['p50_ns'])}). The others were evaluated and written down (median {seconds(others['p50_ns'])}). Every launch is timed by itself, the clock included, and the best of seven rounds counts; equal launches of a program, of which the corpus has one and their number, count as made right after the first one.")
+if real:
+    print(f"- *Launches of real programs*: {n(real['all']['launches'])} of those below, of each process at most the first 262,144, measured in the same way. First launches are {share(real['others']['launches'], real['all']['launches'])} of them; they take longer than the same evaluation again, since nothing of the kernel is in a cache.")
 print(f"- *A second time*: the programs of the corpus end after a few steps, so first launches are a large share. One that runs on repeats its steps: when each makes all of its launches once more, {n(recorded['second_remembered'])} of {n(second['launches'])} are remembered.\n")
 
 print("## Kernels without PTX\n")
