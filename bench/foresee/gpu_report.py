@@ -121,9 +121,8 @@ def restores(r, what):
 
 
 def demand(r):
-    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled: all its launches have PTX; `decode-library` multiplies with a library. A launch that is not proven waits for everything.")
-    if any("order" not in p for p in r["programs"]):
-        print("In this run the image did not say in which order memory is needed. `decode` computed sine and cosine of its position in every block, in kernels that read a table of their module; their reads were not proven, so the first block waited for everything.")
+    print(f"{on(r)}. A llama of 8 billion random weights generates one token at a time. `decode` is compiled: all its launches have PTX" +
+          ("; `decode-library` multiplies with a library" if any(p["program"] == "decode-library" for p in r["programs"]) else "") + ". A launch that is not proven waits for everything.")
     print("Nothing is kept from before: the daemon is a new one.\n")
     for p in r["programs"]:
         if p.get("resident_bytes"):
