@@ -25,7 +25,7 @@ type order struct {
 type orderRank uint8
 
 const (
-	orderNone orderRank = iota
+	_ orderRank = iota // not touched
 	// orderPerhaps: what work touches whose addresses come from tables. Of a gather it is all that might be read; a restored program
 	// knows what the table holds, and needs less.
 	orderPerhaps
