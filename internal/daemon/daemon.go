@@ -87,7 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := own(ctx, lock, filepath.Join(cfg.Dir, APISocket)); err != nil {
 		return fmt.Errorf("another daemon serves %s: %w", cfg.Dir, err)
 	}
 	if err := lock.Truncate(0); err == nil {
@@ -121,13 +121,35 @@ func Run(ctx context.Context, cfg Config) error {
 	d.log.Info("daemon ready", "dir", cfg.Dir, "version", cfg.Version)
 	d.waitIdle(ctx)
 	// Nothing of a client's may be cut in half by our going.
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	srv.Shutdown(shutdown)
 	d.fills.Wait() // programs wait for what is not there yet
 	d.gpus.close()
 	d.log.Info("daemon ends")
 	return nil
+}
+
+// endLimit is how long a daemon that ends waits for requests that are under way.
+const endLimit = 30 * time.Second
+
+// own takes the lock of a runtime directory. A daemon that has it and cannot be called is about to end: then own waits.
+func own(ctx context.Context, lock *os.File, socket string) error {
+	for until := time.Now().Add(endLimit + 10*time.Second); ; {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			return err
+		}
+		if c, e := net.Dial("unix", socket); e == nil {
+			c.Close()
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // raiseFileLimit lifts the soft limit of open files: every allocation of every program is one descriptor here.
@@ -510,12 +532,14 @@ func (d *Daemon) waitIdle(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	for {
+	busy := func() bool {
 		d.mu.Lock()
-		busy := len(d.programs)+len(d.kept)+d.requests > 0
-		d.mu.Unlock()
+		defer d.mu.Unlock()
+		return len(d.programs)+len(d.kept)+d.requests > 0
+	}
+	for {
 		var expired <-chan time.Time
-		if !busy {
+		if !busy() {
 			expired = time.After(d.cfg.Idle)
 		}
 		select {
@@ -523,7 +547,9 @@ func (d *Daemon) waitIdle(ctx context.Context) {
 			return
 		case <-d.activity:
 		case <-expired:
-			return
+			if !busy() { // a request may have come meanwhile
+				return
+			}
 		}
 	}
 }

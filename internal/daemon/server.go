@@ -108,6 +108,7 @@ func stream[Req, Res any](mux *http.ServeMux, d *Daemon, path string, op func(co
 		d.mu.Lock()
 		d.requests++
 		d.mu.Unlock()
+		d.touch()
 		defer func() {
 			d.mu.Lock()
 			d.requests--
