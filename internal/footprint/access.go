@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -43,7 +44,6 @@ type access struct {
 // collect lists the accesses of a kernel.
 func (k *kernel) collect() []*access {
 	var list []*access
-	order := 0
 	k.windows()
 	k.used = make([]bool, len(k.f.Vals))
 	for _, b := range k.f.Blocks {
@@ -55,18 +55,35 @@ func (k *kernel) collect() []*access {
 			})
 		}
 	}
-	for _, b := range k.sequence() {
-		for _, in := range b.Insts {
-			order++
-			for i := range in.Mem {
-				if a := k.access(b, in, &in.Mem[i], k.facts[b.Index]); a != nil {
-					a.order = order
-					list = append(list, k.rows(a, in)...)
-				}
+	for at, in := range k.ordered() {
+		for i := range in.Mem {
+			if a := k.access(at.block, in, &in.Mem[i], k.facts[at.block.Index]); a != nil {
+				a.order = at.order
+				list = append(list, k.rows(a, in)...)
 			}
 		}
 	}
 	return list
+}
+
+// A position is where an instruction stands: orders are those of sequence.
+type position struct {
+	block *ir.Block
+	order int
+}
+
+// ordered yields the instructions in the order of sequence.
+func (k *kernel) ordered() iter.Seq2[position, *ir.Inst] {
+	return func(yield func(position, *ir.Inst) bool) {
+		order := 0
+		for _, b := range k.sequence() {
+			for _, in := range b.Insts {
+				if order++; !yield(position{b, order}, in) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sequence is the blocks in an order in which everything that may be executed before a block, in the

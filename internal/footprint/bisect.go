@@ -91,21 +91,11 @@ func (k *kernel) bisection(l *ir.Loop, a, b *ir.Inst) *bisection {
 		if e == none || !mids[e] || in == nil || in.Op == ir.Phi || in.Guarded() || len(in.Defs) != 1 || k.widthOf(ir.ValID(v)) != w {
 			continue
 		}
-		if first && later || k.less(k.facts[k.blockOf(in)], p, q) {
+		if first && later || k.less(k.facts[k.f.Vals[v].Block.Index], p, q) {
 			x.mid[ir.ValID(v)] = true
 		}
 	}
 	return x
-}
-
-// blockOf is the number of the block that an instruction is in.
-func (k *kernel) blockOf(in *ir.Inst) int {
-	for _, b := range k.f.Blocks {
-		if slices.Contains(b.Insts, in) {
-			return b.Index
-		}
-	}
-	return 0
 }
 
 // less reports whether p < q follows from one of some facts, if p and q are not negative and q - p does not overflow.

@@ -33,7 +33,7 @@ func (k *kernel) cover(list []*access) {
 		if w.kind != isWrite || w.atom != "" || w.bytes == 0 || w.async || w.upTo || !ok || k.behindBarrier(w.block) {
 			continue
 		}
-		if slices.ContainsFunc(all, func(b barrier) bool { return b.block == w.block && b.order < w.order }) {
+		if slices.ContainsFunc(all, func(b position) bool { return b.block == w.block && b.order < w.order }) {
 			continue
 		}
 		for _, r := range list {
@@ -49,31 +49,21 @@ func (k *kernel) cover(list []*access) {
 	}
 }
 
-// A barrier is an instruction where threads of a block wait for each other.
-type barrier struct {
-	block *ir.Block
-	order int
-}
-
-// barriers lists them, and those that wait for the whole block on every way through the kernel.
-func (k *kernel) barriers() (all, list []barrier) {
-	order := 0
+// barriers lists the instructions where threads of a block wait for each other, and those that wait for the whole block on every way through the kernel.
+func (k *kernel) barriers() (all, list []position) {
 	var parts, whole []*ir.Inst // where not all wait; those of list
-	for _, b := range k.sequence() {
-		for _, in := range b.Insts {
-			order++
+	for at, in := range k.ordered() {
+		switch {
+		case in.Op == ir.Call:
+			return nil, nil // there may be any in it
+		case in.Op == ir.Barrier:
+			all = append(all, at)
 			switch {
-			case in.Op == ir.Call:
-				return nil, nil // there may be any in it
-			case in.Op == ir.Barrier:
-				all = append(all, barrier{b, order})
-				switch {
-				case strings.HasPrefix(in.Name, "bar.warp"), strings.HasPrefix(in.Name, "barrier.cluster"): // they count for themselves
-				case !waitsForAll(in):
-					parts = append(parts, in)
-				case !in.Guarded() && k.always(b):
-					list, whole = append(list, barrier{b, order}), append(whole, in)
-				}
+			case strings.HasPrefix(in.Name, "bar.warp"), strings.HasPrefix(in.Name, "barrier.cluster"): // they count for themselves
+			case !waitsForAll(in):
+				parts = append(parts, in)
+			case !in.Guarded() && k.always(at.block):
+				list, whole = append(list, at), append(whole, in)
 			}
 		}
 	}
@@ -182,8 +172,8 @@ func (k *kernel) sameBlocks(w, r *linear) bool {
 }
 
 // behind reports whether one of some barriers lies on every way to an access.
-func (k *kernel) behind(bar []barrier, r *access) bool {
-	return slices.ContainsFunc(bar, func(b barrier) bool {
+func (k *kernel) behind(bar []position, r *access) bool {
+	return slices.ContainsFunc(bar, func(b position) bool {
 		if b.block == r.block {
 			return b.order < r.order
 		}

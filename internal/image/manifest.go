@@ -387,7 +387,7 @@ func (m *Manifest) check() error {
 			return errors.New("too many chunks")
 		}
 	}
-	if err := m.checkOrder(chunks); err != nil {
+	if err := m.checkOrder(); err != nil {
 		return err
 	}
 	files := map[string]bool{}
@@ -413,19 +413,12 @@ func (m *Manifest) version() int {
 	return Version
 }
 
-// checkOrder holds an order to chunks that there are, each at most once, of so many in all.
-func (m *Manifest) checkOrder(chunks int) error {
+// checkOrder holds an order to chunks that there are, each at most once.
+func (m *Manifest) checkOrder() error {
 	if len(m.Order) > MaxOrder {
 		return fmt.Errorf("an order of %d runs", len(m.Order))
 	}
-	if len(m.Order) == 0 {
-		return nil
-	}
-	first := make([]int, len(m.Regions))
-	for i := 1; i < len(first); i++ {
-		first[i] = first[i-1] + len(m.Regions[i-1].Digests)
-	}
-	seen := make([]bool, chunks)
+	seen := map[int][]bool{} // by region
 	for i, r := range m.Order {
 		if r.Region < 0 || r.Region >= len(m.Regions) {
 			return fmt.Errorf("order, run %d: region %d of %d", i, r.Region, len(m.Regions))
@@ -434,12 +427,14 @@ func (m *Manifest) checkOrder(chunks int) error {
 		if r.Chunk < 0 || r.Count < 1 || r.Chunk >= has || r.Count > has-r.Chunk {
 			return fmt.Errorf("order, run %d: %d chunks from %d on of %d", i, r.Count, r.Chunk, has)
 		}
-		for c := range r.Count {
-			if at := first[r.Region] + r.Chunk + c; !seen[at] {
-				seen[at] = true
-				continue
+		if seen[r.Region] == nil {
+			seen[r.Region] = make([]bool, has)
+		}
+		for c := r.Chunk; c < r.Chunk+r.Count; c++ {
+			if seen[r.Region][c] {
+				return fmt.Errorf("order, run %d: chunk %d of region %d is named twice", i, c, r.Region)
 			}
-			return fmt.Errorf("order, run %d: chunk %d of region %d is named twice", i, r.Chunk+c, r.Region)
+			seen[r.Region][c] = true
 		}
 	}
 	return nil
