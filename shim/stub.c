@@ -498,6 +498,7 @@ static CUresult initialise(void)
 	}
 	if (getrandom(&process.nonce, sizeof process.nonce, 0) != sizeof process.nonce)
 		process.nonce = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
+	tables_return();
 	CUresult r = start_control(fd);
 	if (r == CUDA_SUCCESS)
 		set_state(READY);
@@ -560,10 +561,28 @@ void call_begin(struct call *c, uint32_t op)
 	c->into = NULL;
 }
 
+/*
+ * A page of the driver's own that is not there while the process is checkpointed. The driver of a GPU has many, and reads some of them
+ * before it looks whether it is locked: a thread that calls it in that time dies, on the software GPU as on any other.
+ */
+static volatile uint32_t *tables;
+
+static void tables_map(int protection)
+{
+	void *p = mmap((void *)(uintptr_t)tables, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS | (tables ? MAP_FIXED : 0), -1, 0);
+	if (p != MAP_FAILED)
+		tables = p;
+}
+
+void tables_leave(void) { tables_map(PROT_NONE); }
+void tables_return(void) { tables_map(PROT_READ); }
+
 static CUresult may_call(void)
 {
 	switch (state()) {
 	case READY:
+		if (tables && *tables)
+			return CUDA_ERROR_UNKNOWN;
 		break;
 	case GONE:
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;

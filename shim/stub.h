@@ -150,6 +150,10 @@ int send_all(int fd, struct iovec *iov, int n, const int *fds, int nfds);
 int receive_all(int fd, void *p, uint64_t n);
 int receive_first(int fd, void *p, size_t n, int *fds, uint32_t *nfds);
 
+/* What the driver has mapped into the process, which every call looks at before anything else. */
+void tables_leave(void);
+void tables_return(void);
+
 /* The gate of calls. */
 bool gate_close(uint64_t timeout_ms); /* false: calls were still inside after the timeout (0: none), the gate is open again */
 void gate_open(void);
@@ -161,8 +165,9 @@ CUresult start_control(int fd);
 
 /* Pinned host memory. */
 bool known_address(uint64_t p); /* the server knows it: a device address or pinned memory */
-bool pinned_to_private(void);
-bool pinned_to_shared(int fd);
+bool pinned_leave(void);
+bool pinned_return(int fd);
+void pinned_returned(void);
 void pinned_forget(void); /* in a forked child */
 
 /* One side of a copy of rows. kind 0: pageable memory, 1: an address that the server knows. */

@@ -136,7 +136,7 @@ static int reopen(void)
 	}
 	static const uint32_t finish[] = {OP_RESTORE_COMMIT, OP_RESTORE_DONE};
 	for (int i = 0; r == CUDA_SUCCESS && i < 2; i++) {
-		if (finish[i] == OP_RESTORE_DONE && !pinned_to_shared(fd)) {
+		if (finish[i] == OP_RESTORE_DONE && !pinned_return(fd)) {
 			r = CUDA_ERROR_OPERATING_SYSTEM;
 			break;
 		}
@@ -144,11 +144,14 @@ static int reopen(void)
 		r = exchange(fd, &c) < 0 ? CUDA_ERROR_SYSTEM_NOT_READY : c.status;
 		call_end(&c);
 	}
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		pinned_returned();
+		tables_return();
 		return fd;
+	}
 	complain("pid %d: could not be restored (%d)", (int)getpid(), (int)r);
 	close(fd);
-	pinned_to_private();
+	pinned_leave(); /* the rest is away still */
 	return -1;
 }
 
@@ -209,8 +212,10 @@ static int serve(int fd, const struct request *q, const uint64_t *a, void *paylo
 		}
 		break;
 	case OP_CHECKPOINT_COMMIT:
-		if (gate_closed() && pinned_to_private())
+		if (gate_closed() && pinned_leave()) {
+			tables_leave();
 			return park(fd);
+		}
 		blob_free();
 		r = CUDA_ERROR_OPERATING_SYSTEM;
 		break;

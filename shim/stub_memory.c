@@ -13,7 +13,8 @@
 
 struct pinned {
 	uint64_t id, address, bytes;
-	bool managed, private;
+	void *saved; /* its contents while the process is checkpointed */
+	bool managed;
 };
 static struct {
 	pthread_mutex_t lock;
@@ -89,37 +90,48 @@ bool known_address(uint64_t p)
 
 static int kind_of(uint64_t p) { return known_address(p) ? KNOWN : PAGEABLE; }
 
-/* For a checkpoint: private memory with the same bytes at the same addresses. All of it or, where memory is short, nothing. */
-bool pinned_to_private(void)
+/*
+ * For a checkpoint: the contents are put aside, and nothing is left at the addresses, as with the driver's. All of it or, where
+ * memory is short, nothing. What has been put aside already stays so: a restore that failed begins anew.
+ */
+bool pinned_leave(void)
 {
-	bool ok = true;
 	pthread_mutex_lock(&pinned.lock);
-	void **copies = calloc(pinned.n + 1, sizeof *copies);
-	size_t made = 0;
-	for (; copies && made < pinned.n; made++) {
-		struct pinned *r = &pinned.at[made];
-		if (r->private)
+	bool ok = true;
+	size_t n = 0;
+	for (; ok && n < pinned.n; n++) {
+		struct pinned *r = &pinned.at[n];
+		if (r->saved)
 			continue;
 		void *p = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
-			break;
-		copies[made] = memcpy(p, (void *)(uintptr_t)r->address, r->bytes);
+		ok = p != MAP_FAILED;
+		if (ok)
+			r->saved = memcpy(p, (void *)(uintptr_t)r->address, r->bytes);
 	}
-	ok = copies && made == pinned.n;
-	for (size_t i = 0; i < made; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct pinned *r = &pinned.at[i];
-		if (!copies[i])
-			continue;
-		if (!ok)
-			munmap(copies[i], r->bytes);
-		else if (mremap(copies[i], r->bytes, r->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)r->address) != MAP_FAILED)
-			r->private = true;
-		else
-			ok = false;
+		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+		if (ok)
+			mmap((void *)(uintptr_t)r->address, r->bytes, PROT_NONE, flags, -1, 0);
+		else if (r->saved) {
+			munmap(r->saved, r->bytes);
+			r->saved = NULL;
+		}
 	}
 	pthread_mutex_unlock(&pinned.lock);
-	free(copies);
 	return ok;
+}
+
+/* What was put aside is in its place again, for good. */
+void pinned_returned(void)
+{
+	pthread_mutex_lock(&pinned.lock);
+	for (size_t i = 0; i < pinned.n; i++)
+		if (pinned.at[i].saved) {
+			munmap(pinned.at[i].saved, pinned.at[i].bytes);
+			pinned.at[i].saved = NULL;
+		}
+	pthread_mutex_unlock(&pinned.lock);
 }
 
 static bool write_all(int fd, const void *p, uint64_t n)
@@ -145,8 +157,8 @@ static bool map_pinned(void *at, uint64_t bytes, int fd, void **where)
 	return true;
 }
 
-/* After a restore, over the new control connection: memory files of the server again. */
-bool pinned_to_shared(int fd)
+/* In a restore, over the new control connection: memory files of the server again. */
+bool pinned_return(int fd)
 {
 	bool ok = true;
 	pthread_mutex_lock(&pinned.lock);
@@ -156,10 +168,8 @@ bool pinned_to_shared(int fd)
 		struct call c;
 		call_begin(&c, OP_HOST_REFETCH);
 		arg(&c, r->id);
-		ok = exchange(fd, &c) == 0 && c.status == CUDA_SUCCESS && c.nfds == 1 && out(&c, 0) == r->bytes &&
-		     write_all(c.fds[0], at, r->bytes) && map_pinned(at, r->bytes, c.fds[0], &at);
-		if (ok)
-			r->private = false;
+		ok = r->saved && exchange(fd, &c) == 0 && c.status == CUDA_SUCCESS && c.nfds == 1 && out(&c, 0) == r->bytes &&
+		     write_all(c.fds[0], r->saved, r->bytes) && map_pinned(at, r->bytes, c.fds[0], &at);
 		call_end(&c);
 	}
 	pthread_mutex_unlock(&pinned.lock);
