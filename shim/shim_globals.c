@@ -220,6 +220,9 @@ CUresult hf_globals_save(void)
 		r = finish(on);
 		if (r == CUDA_SUCCESS && hf_push_any(b->device)) { /* else: nothing is left on that device, variables neither */
 			r = real_cuMemcpyHtoD_v2(b->va, &head, offsetof(struct head, entry) + head.count * sizeof(struct entry));
+			/* From pageable memory it returns when the driver has the bytes; the mirror may be unmapped next. */
+			if (r == CUDA_SUCCESS)
+				r = real_cuCtxSynchronize();
 			hf_pop();
 		}
 	}
