@@ -128,19 +128,31 @@ void hf_pop(void)
 	real_cuCtxPopCurrent_v2(&ctx);
 }
 
+/*
+ * Waiting for a context while a stream of it captures is an error, and spoils the capture. So who is about to capture says so first, and
+ * lets those end that wait already; who waits says so, too, and looks.
+ */
+static int waiting_for_ctx, beginning;
+
 CUresult hf_sync_ctx(void *ctx)
 {
 	void *now = NULL;
+	__atomic_add_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+	if (hf_captures()) {
+		__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	CUresult r = CUDA_SUCCESS;
 	if (ctx && real_cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx)
 		ctx = NULL;
-	if (ctx) {
-		CUresult r = real_cuCtxPushCurrent_v2(ctx);
-		if (r != CUDA_SUCCESS)
-			return r;
-	}
-	CUresult r = real_cuCtxSynchronize();
 	if (ctx)
-		hf_pop();
+		r = real_cuCtxPushCurrent_v2(ctx);
+	if (r == CUDA_SUCCESS) {
+		r = real_cuCtxSynchronize();
+		if (ctx)
+			hf_pop();
+	}
+	__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
 	return r;
 }
 
@@ -328,7 +340,7 @@ static void capture_begin(void *stream)
 	pthread_mutex_lock(&hf_ctx_lock);
 	if (grow(&captures, ncaptures, &capture_room, sizeof *captures))
 		captures[ncaptures++] = (struct capture){ stream, owner(stream) };
-	__atomic_store_n(&open_captures, (int)ncaptures, __ATOMIC_RELEASE);
+	__atomic_store_n(&open_captures, (int)ncaptures, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&hf_ctx_lock);
 }
 
@@ -341,11 +353,11 @@ static void capture_end(void *stream)
 			captures[i] = captures[--ncaptures];
 			break;
 		}
-	__atomic_store_n(&open_captures, (int)ncaptures, __ATOMIC_RELEASE);
+	__atomic_store_n(&open_captures, (int)ncaptures, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&hf_ctx_lock);
 }
 
-int hf_captures(void) { return __atomic_load_n(&open_captures, __ATOMIC_ACQUIRE); }
+int hf_captures(void) { return __atomic_load_n(&open_captures, __ATOMIC_SEQ_CST) + __atomic_load_n(&beginning, __ATOMIC_SEQ_CST); }
 
 bool hf_stream_captures(void *stream)
 {
@@ -353,18 +365,39 @@ bool hf_stream_captures(void *stream)
 	return hf_captures() && stream != CU_STREAM_LEGACY && real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != 0;
 }
 
+/* What the device has under way may wait for this very thread: so after a moment it captures all the same. */
+static void begins(void)
+{
+	const uint64_t moment = 5000000000;
+	uint64_t start = hf_now();
+	__atomic_add_fetch(&beginning, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&waiting_for_ctx, __ATOMIC_SEQ_CST) && hf_now() - start < moment)
+		nanosleep(&(struct timespec){ 0, 50000 }, NULL);
+}
+
 static CUresult began(CUresult r, void *stream)
 {
 	if (r == CUDA_SUCCESS)
 		capture_begin(stream);
+	__atomic_sub_fetch(&beginning, 1, __ATOMIC_SEQ_CST);
 	return r;
 }
 
-CUresult hf_cuStreamBeginCapture(void *s) { return began(real_cuStreamBeginCapture(s), s); }
-CUresult hf_cuStreamBeginCapture_v2(void *s, int mode) { return began(real_cuStreamBeginCapture_v2(s, mode), s); }
+CUresult hf_cuStreamBeginCapture(void *s)
+{
+	begins();
+	return began(real_cuStreamBeginCapture(s), s);
+}
+
+CUresult hf_cuStreamBeginCapture_v2(void *s, int mode)
+{
+	begins();
+	return began(real_cuStreamBeginCapture_v2(s, mode), s);
+}
 
 CUresult hf_cuStreamBeginCaptureToGraph(void *s, void *graph, void *deps, void *data, size_t n, int mode)
 {
+	begins();
 	return began(real_cuStreamBeginCaptureToGraph(s, graph, deps, data, n, mode), s);
 }
 
@@ -675,5 +708,5 @@ void hf_ctx_fork_child(void)
 {
 	pthread_mutex_init(&hf_ctx_lock, NULL);
 	ncontexts = ncaptures = nmodules = nparts = 0;
-	open_captures = 0;
+	open_captures = waiting_for_ctx = beginning = 0;
 }

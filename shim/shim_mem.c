@@ -590,6 +590,10 @@ CUresult hf_cuMemFree_v2(CUdeviceptr p)
 		return CUDA_SUCCESS;
 	}
 	CUresult r = hf_sync_ctx(ctx);
+	if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+		free_later(p); /* a capture has begun just now, in another thread */
+		return CUDA_SUCCESS;
+	}
 	if (r == CUDA_ERROR_INVALID_CONTEXT && !ctx)
 		r = CUDA_SUCCESS; /* memory of a pool, freed by a thread without a context */
 	pthread_mutex_lock(&hf_mem_lock);
