@@ -14,6 +14,7 @@
  *   shim_work.c   work in the form of records
  *   shim_graph.c  what executable graphs consist of
  *   shim_talk.c   the control thread: the conversation with the daemon
+ *   shim_park.c   threads that stand still while the driver is away
  *   shim_fork.c   what a forked child inherits of the driver
  *   zshim.c       the wrappers (generated)
  *
@@ -426,6 +427,15 @@ void hf_queue_module(uint64_t id, uint32_t kind, bool loaded, uint64_t size, con
 void hf_caveat(uint32_t code, uint32_t flags, uint32_t call, uint64_t subject, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 void hf_caveat_gone(uint32_t code, uint64_t subject);
+
+/* ---- shim_park.c ---- */
+/*
+ * Stops every thread of the process but the caller and except, until hf_unpark; NULL, or which does not stop (then none stands still).
+ * The caller holds all locks of the shim. How many there are in *stopped.
+ */
+const char *hf_park(int except, uint64_t deadline, uint64_t *stopped);
+void hf_unpark(void);
+void hf_park_fork_child(void);
 
 /* ---- shim_fork.c ---- */
 void hf_devices_fork_child(void); /* in the child of a held program: lets go of the device files */

@@ -37,8 +37,11 @@ static int sock = -1, page_fd = -1, wake_fd = -1;
 static char program_name[256]; /* HOLDFAST_NAME, as it was at the start: the program may change its environment */
 static uint32_t gpu_kind;
 static uint8_t token[16];
-static enum { RUNNING, FROZEN, RELEASED } state; /* RELEASED: memory is (partly) away */
+/* RELEASED: memory is (partly) away. The control thread's, under work_lock; at_exit reads it. */
+static enum { RUNNING, FROZEN, RELEASED } state;
 static uint64_t frozen_since;
+static uint32_t lease_ms; /* how long the program stays frozen when the daemon is silent; 0: without limit */
+static bool stays_shut;   /* frozen, and its memory is not whole: only a daemon may open the gate */
 static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
 
 /*
@@ -47,14 +50,31 @@ static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
  */
 static pthread_mutex_t fd_lock = PTHREAD_MUTEX_INITIALIZER;
 static int passing_fd = -1;
+/*
+ * From RELEASED until it has hung up the control thread holds every lock that a thread of the program could hold when it is parked,
+ * or when the driver is locked and it waits there: nothing in between may wait for one.
+ */
+static bool holds_all;
+
+static void lock_fds(void)
+{
+	if (!holds_all)
+		pthread_mutex_lock(&fd_lock);
+}
+
+static void unlock_fds(void)
+{
+	if (!holds_all)
+		pthread_mutex_unlock(&fd_lock);
+}
 
 static void close_fd(int *fd)
 {
-	pthread_mutex_lock(&fd_lock);
+	lock_fds();
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
-	pthread_mutex_unlock(&fd_lock);
+	unlock_fds();
 }
 
 /* ---- what is to be told ---- */
@@ -419,12 +439,12 @@ static ssize_t recv_packet(int timeout_ms)
 			continue;
 		if (ready <= 0)
 			return 0;
-		pthread_mutex_lock(&fd_lock);
+		lock_fds();
 		m = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room };
 		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 		if (n > 0)
 			break;
-		pthread_mutex_unlock(&fd_lock);
+		unlock_fds();
 		if (n == 0 || (errno != EINTR && errno != EAGAIN))
 			return 0;
 	} while (true);
@@ -443,7 +463,7 @@ static ssize_t recv_packet(int timeout_ms)
 			}
 		}
 	}
-	pthread_mutex_unlock(&fd_lock);
+	unlock_fds();
 	if (bad)
 		close_fd(&passing_fd);
 	return bad ? -1 : n;
@@ -608,7 +628,7 @@ static uint64_t start_time(void)
 
 static bool say_hello(uint32_t flags)
 {
-	struct hf_msg_hello m = { .proto = HF_VERSION, .flags = flags & HF_HELLO_TRACE ? flags : flags | HF_HELLO_CALM, .pid = (uint32_t)getpid(), .ppid = (uint32_t)getppid() };
+	struct hf_msg_hello m = { .proto = HF_VERSION, .flags = flags & HF_HELLO_TRACE ? flags : flags | HF_HELLO_CALM | HF_HELLO_PARK, .pid = (uint32_t)getpid(), .ppid = (uint32_t)getppid() };
 	m.control_tid = (uint32_t)syscall(SYS_gettid);
 	m.gpu = gpu_kind;
 	m.start_time = start_time();
@@ -632,7 +652,17 @@ static bool say_hello(uint32_t flags)
 	return send_packet(buffer, hf_put_hello(buffer, sizeof buffer, 0, &m), page_fd);
 }
 
-static void hang_up(void) { close_fd(&sock); }
+static void fork_prepare(void);
+static void fork_parent(void);
+
+static void hang_up(void)
+{
+	close_fd(&sock);
+	if (holds_all) {
+		holds_all = false;
+		fork_parent();
+	}
+}
 
 /* Connects, says hello, waits for WELCOME; 0 or why not. */
 static const char *call_daemon(uint32_t flags)
@@ -732,8 +762,10 @@ static bool freeze(uint64_t seq, uint32_t timeout_ms)
 static void thaw(void)
 {
 	state = RUNNING;
+	stays_shut = false;
 	hf_page.waiting = 0;
 	hf_gate_open();
+	syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0); /* at_exit */
 }
 
 /* ---- release ---- */
@@ -837,9 +869,26 @@ static bool release(uint64_t seq)
 	pthread_mutex_lock(&box_lock);
 	close_fd(&wake_fd);
 	pthread_mutex_unlock(&box_lock);
+	fork_prepare(); /* its order is that of the locks */
+	holds_all = true;
 	m.nanos = hf_now() - start;
 	uint8_t p[128];
-	send_packet(p, hf_put_released(p, sizeof p, seq, &m), -1);
+	return send_packet(p, hf_put_released(p, sizeof p, seq, &m), -1);
+}
+
+/* What is left of the conversation of a released program: one PARK, or the daemon's end of it. */
+static bool park(uint64_t seq, const struct hf_msg_park *m)
+{
+	uint8_t p[128];
+	struct hf_msg_parked parked = { 0, 0 };
+	uint64_t start = hf_now();
+	const char *why = hf_park((int)m->except, start + (m->timeout_millis ? m->timeout_millis : 10000) * 1000000ull, &parked.threads);
+	if (why)
+		failed(seq, HF_FAILED_PARK, 0, "PARK: %s", why);
+	else {
+		parked.nanos = hf_now() - start;
+		send_packet(p, hf_put_parked(p, sizeof p, seq, &parked), -1);
+	}
 	return false; /* hang up */
 }
 
@@ -1013,7 +1062,7 @@ static void rehome_all(bool shareable)
 			any = true;
 	}
 	pthread_mutex_unlock(&hf_mem_lock);
-	if (!any)
+	if (!any || state == FROZEN)
 		return;
 	void *what;
 	uint32_t n;
@@ -1134,7 +1183,9 @@ static bool obey(void)
 	struct hf_msg_ask ask;
 	struct hf_msg_roommade room;
 	struct hf_msg_map m;
-	if (ending) { /* the driver is none of ours any more */
+	struct hf_msg_park stop;
+	struct hf_msg_lease lease;
+	if (ending) { /* it was running then, and the driver is none of ours any more */
 		close_fd(&passing_fd);
 		return failed(seq, HF_FAILED_STATE, 0, "the program is ending");
 	}
@@ -1193,6 +1244,18 @@ static bool obey(void)
 		return send_packet(buffer, hf_put_thawed(buffer, sizeof buffer, seq, &t), -1);
 	case HF_TYPE_RELEASE:
 		return release(seq);
+	case HF_TYPE_PARK:
+		if (!hf_get_park(&in, &stop))
+			break;
+		if (!holds_all)
+			return failed(seq, HF_FAILED_STATE, 0, "PARK: the program has its memory");
+		return park(seq, &stop);
+	case HF_TYPE_LEASE:
+		if (!hf_get_lease(&in, &lease))
+			break;
+		lease_ms = lease.millis;
+		stays_shut = lease.flags & HF_LEASE_SHUT;
+		return true;
 	case HF_TYPE_MAPEND:
 		if (state != RELEASED)
 			return failed(seq, HF_FAILED_STATE, 0, "MAPEND: the program has its memory");
@@ -1215,14 +1278,29 @@ static bool obey(void)
 	return false;
 }
 
+/* How long to wait for the daemon, for poll. */
+static int patience(uint64_t heard)
+{
+	if (state != FROZEN || !lease_ms || stays_shut)
+		return -1;
+	uint64_t end = heard + lease_ms * 1000000ull, now = hf_now();
+	return now >= end ? 0 : (int)((end - now) / 1000000 + 1);
+}
+
 /* Until the daemon is gone, or the memory is. */
 static void converse(void)
 {
-	calm_ms = 0;
+	calm_ms = lease_ms = 0;
+	uint64_t heard = hf_now();
 	for (bool go = true; go;) {
 		struct pollfd p[2] = { { sock, POLLIN, 0 }, { wake_fd, POLLIN, 0 } };
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		int ready = poll(p, 2, patience(heard));
+		if (ready < 0 && errno != EINTR)
 			break;
+		if (ready == 0 && patience(heard) == 0) {
+			warn("the daemon says nothing for %u ms while the program is frozen: it goes on", lease_ms);
+			break;
+		}
 		pthread_mutex_lock(&work_lock);
 		if (p[1].revents & POLLIN) {
 			uint64_t n;
@@ -1230,14 +1308,17 @@ static void converse(void)
 				go = false;
 			go = go && (ending || flush());
 		}
-		if (go && (p[0].revents & (POLLIN | POLLHUP | POLLERR)))
+		if (go && (p[0].revents & (POLLIN | POLLHUP | POLLERR))) {
 			go = obey();
+			heard = hf_now();
+		}
 		pthread_mutex_unlock(&work_lock);
 	}
-	hf_tap_lost();
 	pthread_mutex_lock(&work_lock);
 	hang_up();
 	pthread_mutex_unlock(&work_lock);
+	if (state != RELEASED) /* then there is no tap, and parked threads may hold its lock */
+		hf_tap_lost();
 }
 
 /* Opens what the conversation needs beside the socket; false if the system has none left. */
@@ -1271,9 +1352,14 @@ static bool wait_for_return(void)
 	siginfo_t info;
 	sigemptyset(&set);
 	sigaddset(&set, SIGRTMAX - HF_SIGNAL_OFFSET);
-	while (sigwaitinfo(&set, &info) < 0)
-		if (errno != EINTR)
+	sigaddset(&set, SIGRTMAX - HF_RUN_OFFSET);
+	for (int n; (n = sigwaitinfo(&set, &info)) != SIGRTMAX - HF_SIGNAL_OFFSET;) {
+		if (n < 0 && errno != EINTR)
 			return false;
+		if (n > 0)
+			hf_unpark(); /* the driver waits for a lock that one of them holds */
+	}
+	hf_unpark(); /* the driver is whole again */
 	for (int i = 0; i < 100; i++) {
 		if (provide() && !call_daemon(HF_HELLO_RESUME))
 			return true;
@@ -1318,17 +1404,17 @@ static void *control(void *arg)
 			box_open = true;
 			pthread_mutex_unlock(&box_lock);
 			converse();
-			if (state == FROZEN)
+			if (state == FROZEN && !stays_shut)
 				thaw();
 			continue;
 		}
 		/* The daemon died. The program goes on, and looks for the next one. */
-		if (state == FROZEN)
+		if (state == FROZEN && !stays_shut)
 			thaw();
 		box_close();
 		nap(HF_RECONNECT_MS);
 		pthread_mutex_lock(&work_lock);
-		bool again = !ending && provide() && !call_daemon(HF_HELLO_READOPT);
+		bool again = !ending && provide() && !call_daemon(HF_HELLO_READOPT | (state == FROZEN ? HF_HELLO_FROZEN : 0));
 		if (again) {
 			rehome_all(false);
 			tell_all();
@@ -1343,20 +1429,33 @@ static void *control(void *arg)
 	return NULL;
 }
 
-/* The program ends: the driver's own handlers come after this, and must not meet us inside the driver. */
+/*
+ * The program ends: the driver's own handlers come after this, and must not meet us inside the driver. A program that is frozen, or has not
+ * got its memory, ends when it runs again: until then its daemon must be able to give it back what it has taken.
+ */
 static void at_exit(void)
 {
+	if (self != getpid())
+		return; /* a child has no control thread, and nothing to say */
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += 5;
-	if (pthread_mutex_timedlock(&work_lock, &t) == 0) {
-		ending = true;
-		/* Nobody needs to keep our memory. What cannot be said at once stays unsaid; a child of ours has nothing to say. */
-		uint8_t p[32];
-		struct hf_msg_bye m = { 0 };
-		if (self == getpid() && sock >= 0 && state != RELEASED)
-			send(sock, p, hf_put_bye(p, sizeof p, 0, &m), MSG_NOSIGNAL | MSG_DONTWAIT);
+	t.tv_sec += 60; /* it may be inside a driver that hangs */
+	while (pthread_mutex_timedlock(&work_lock, &t) == 0) {
+		uint32_t now = state;
+		ending = now == RUNNING;
+		if (ending) {
+			/* Nobody needs to keep our memory. What cannot be said at once stays unsaid. */
+			uint8_t p[32];
+			struct hf_msg_bye m = { 0 };
+			if (sock >= 0)
+				send(sock, p, hf_put_bye(p, sizeof p, 0, &m), MSG_NOSIGNAL | MSG_DONTWAIT);
+		}
 		pthread_mutex_unlock(&work_lock);
+		if (ending)
+			return;
+		syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, now, &(struct timespec){ 1, 0 }, NULL, 0);
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_sec += 60;
 	}
 }
 
@@ -1403,6 +1502,7 @@ static void fork_child(void)
 	hf_vmm_fork_child();
 	hf_ctx_fork_child();
 	hf_globals_fork_child();
+	hf_park_fork_child();
 	pthread_mutex_init(&attach_lock, NULL);
 	pthread_mutex_init(&box_lock, NULL);
 	pthread_mutex_init(&fd_lock, NULL);
@@ -1418,6 +1518,7 @@ static void fork_child(void)
 	attach_state = NEVER;
 	recorded = false;
 	state = RUNNING;
+	stays_shut = holds_all = false;
 	ending = false;
 	box = NULL;
 	box_end = &box;

@@ -9,6 +9,7 @@
 #define HF_HEADER_SIZE 16u
 #define HF_MAX_FDS 4u
 #define HF_SIGNAL_OFFSET 1
+#define HF_RUN_OFFSET 3
 #define HF_CONTROL_COMM "holdfast"
 #define HF_RECONNECT_MS 500u
 #define HF_ROOM_MS 1000u
@@ -43,10 +44,17 @@
 #define HF_TYPE_TAP 72u
 #define HF_TYPE_ASK 73u
 #define HF_TYPE_UNTAP 74u
+#define HF_TYPE_PARK 77u
+#define HF_TYPE_PARKED 22u
+#define HF_TYPE_LEASE 78u
 #define HF_HELLO_RESUME 1u
 #define HF_HELLO_READOPT 2u
 #define HF_HELLO_TRACE 4u
 #define HF_HELLO_CALM 8u
+#define HF_HELLO_PARK 16u
+#define HF_HELLO_FROZEN 32u
+#define HF_LEASE_SHUT 1u
+#define HF_FAILED_PARK 11u
 #define HF_TAP_RECORD 1u
 #define HF_TAP_NO_CODE 2u
 #define HF_ASK_WRITES 1u
@@ -823,6 +831,63 @@ static inline int hf_get_untap(struct hf_in *body, struct hf_msg_untap *m)
 {
 	struct hf_in s = *body;
 	(void)m;
+	return !s.bad && s.p == s.end;
+}
+
+struct hf_msg_park {
+	uint32_t except;
+	uint32_t timeout_millis;
+};
+static inline size_t hf_put_park(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_park *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_PARK, seq);
+	hf_put(&s, &m->except, 4);
+	hf_put(&s, &m->timeout_millis, 4);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_park(struct hf_in *body, struct hf_msg_park *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->except, 4);
+	hf_get(&s, &m->timeout_millis, 4);
+	return !s.bad && s.p == s.end;
+}
+
+struct hf_msg_parked {
+	uint64_t threads;
+	uint64_t nanos;
+};
+static inline size_t hf_put_parked(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_parked *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_PARKED, seq);
+	hf_put(&s, &m->threads, 8);
+	hf_put(&s, &m->nanos, 8);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_parked(struct hf_in *body, struct hf_msg_parked *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->threads, 8);
+	hf_get(&s, &m->nanos, 8);
+	return !s.bad && s.p == s.end;
+}
+
+struct hf_msg_lease {
+	uint32_t millis;
+	uint32_t flags;
+};
+static inline size_t hf_put_lease(uint8_t *buf, size_t cap, uint64_t seq, const struct hf_msg_lease *m)
+{
+	struct hf_out s = hf_begin(buf, cap, HF_TYPE_LEASE, seq);
+	hf_put(&s, &m->millis, 4);
+	hf_put(&s, &m->flags, 4);
+	return hf_end(&s, buf);
+}
+static inline int hf_get_lease(struct hf_in *body, struct hf_msg_lease *m)
+{
+	struct hf_in s = *body;
+	hf_get(&s, &m->millis, 4);
+	hf_get(&s, &m->flags, 4);
 	return !s.bad && s.p == s.end;
 }
 

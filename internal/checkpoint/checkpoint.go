@@ -520,15 +520,21 @@ func (c *capture) whole(ctx context.Context) error {
 	return err
 }
 
-// takeDown makes almost empty processes of frozen programs. ctx must not be one that a client can end: a program
-// that lets go of its memory just after we stopped waiting for it could not be brought back.
+// takeDown makes almost empty processes of frozen programs, in which nothing runs. ctx must not be one that a client can end: a
+// program that lets go of its memory just after we stopped waiting for it could not be brought back.
 func (c *capture) takeDown(ctx context.Context) error {
 	if err := c.t.do("release", func() error {
 		return parallel(c.programs, func(p *process.Program) error { _, err := p.Release(ctx); return err })
 	}); err != nil {
-		return err
+		return errors.Join(err, hangUp(ctx, c.programs))
 	}
-	return c.t.do("driver checkpoint", func() error { return driverCheckpoint(c.driver, c.programs, c.opt.Timeout) })
+	return c.t.do("driver checkpoint", func() error {
+		err := parallel(c.programs, func(p *process.Program) error { return c.driverCheckpoint(ctx, p) })
+		if err != nil {
+			err = errors.Join(err, hangUp(ctx, c.programs))
+		}
+		return err
+	})
 }
 
 func (c *capture) dump(ctx context.Context) error {
@@ -624,42 +630,6 @@ func thawWith(ctx context.Context, programs []*process.Program, flags uint32) er
 	})
 }
 
-// driverCheckpoint takes the contexts of all programs down into their own memory.
-func driverCheckpoint(drv cuda.Driver, programs []*process.Program, timeout time.Duration) error {
-	return parallel(programs, func(p *process.Program) error {
-		pid := p.Identity().PID
-		if err := drv.CheckpointLock(pid, timeout); err != nil {
-			return fmt.Errorf("process %d: %w", pid, err)
-		}
-		if err := drv.CheckpointSave(pid); err != nil {
-			return fmt.Errorf("process %d: %w", pid, err)
-		}
-		return nil
-	})
-}
-
-// driverRestore brings the contexts of a process back from wherever they are in the driver's checkpoint cycle.
-func driverRestore(drv cuda.Driver, pid int) error {
-	state, err := drv.CheckpointState(pid)
-	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	switch state {
-	case cuda.ProcessRunning:
-		return nil
-	case cuda.ProcessCheckpointed:
-		if err := drv.CheckpointRestore(pid); err != nil {
-			return fmt.Errorf("process %d: %w", pid, err)
-		}
-	case cuda.ProcessFailed:
-		return fmt.Errorf("process %d: the driver says that its checkpoint failed for good", pid)
-	}
-	if err := drv.CheckpointUnlock(pid); err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	return nil
-}
-
 // comeBack brings released programs back to where they were, from any state after the
 // keeper has their descriptors. What fails is tried again until ctx ends: another
 // program may have taken the device memory that the driver needs, and may give it back.
@@ -691,7 +661,7 @@ func (e *Env) comeBackOnce(ctx context.Context, k *keeper.Client, drv cuda.Drive
 	return parallel(programs, func(p *process.Program) error {
 		id := p.Identity()
 		start := time.Now()
-		if err := driverRestore(drv, id.PID); err != nil {
+		if err := e.driverRestore(drv, p); err != nil {
 			return err
 		}
 		t.add("  driver restore", time.Since(start), true)
@@ -703,7 +673,7 @@ func (e *Env) comeBackOnce(ctx context.Context, k *keeper.Client, drv cuda.Drive
 		t.add("  wake", time.Since(start), true)
 		if p.NeedsMemory() {
 			start = time.Now()
-			if _, err := p.Remap(ctx); err != nil {
+			if _, err := p.Remap(ctx, false); err != nil {
 				return err
 			}
 			t.add("  map", time.Since(start), true)

@@ -341,13 +341,13 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 		return err
 	}
 	return parallel(r.programs, func(p *process.Program) error {
-		if err := r.t.do("driver restore", func() error { return driverRestore(r.driver, p.Identity().PID) }); err != nil {
+		if err := r.t.do("driver restore", func() error { return r.env.driverRestore(r.driver, p) }); err != nil {
 			return err
 		}
 		if err := r.t.do("wake", func() error { return p.Wake(ctx) }); err != nil {
 			return err
 		}
-		return r.t.do("map", func() error { _, err := p.Remap(ctx); return err })
+		return r.t.do("map", func() error { _, err := p.Remap(ctx, true); return err })
 	})
 }
 

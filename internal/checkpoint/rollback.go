@@ -62,6 +62,9 @@ func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir str
 	}()
 	if err == nil {
 		// Once begun it is finished: half of an image is worse than either.
+		for _, p := range programs {
+			p.KeepShut()
+		}
 		err = t.do("fill", func() (err error) {
 			res.BytesFilled, err = fillAll(context.WithoutCancel(ctx), fills, im, progress)
 			return err

@@ -27,8 +27,12 @@ import (
 	"holdfast/internal/wire"
 )
 
-// SignalWake is SIGRTMAX-1, which wakes a released program's control thread.
-const SignalWake = unix.Signal(64 - wire.SignalOffset)
+// SignalWake is SIGRTMAX-1, which wakes a released program's control thread, and SignalRun is SIGRTMAX-3, which makes it let the other
+// threads of a parked program run.
+const (
+	SignalWake = unix.Signal(64 - wire.SignalOffset)
+	SignalRun  = unix.Signal(64 - wire.RunOffset)
+)
 
 // ErrGone is wrapped by every error of a program that has ended or closed its conversation.
 var ErrGone = errors.New("the program is gone")
@@ -82,7 +86,9 @@ type Program struct {
 	state   string
 	image   string // directory of the last image
 	missing func() uint64
-	bye     bool // it ends by itself
+	bye     bool          // it ends by itself
+	shut    bool          // frozen, with memory that is not whole
+	thawed  chan struct{} // closed when it is frozen no longer; nil: it is not
 }
 
 type caveatKey struct {
@@ -91,15 +97,17 @@ type caveatKey struct {
 }
 
 type session struct {
-	conn    *wire.Conn
-	page    *wire.Page
-	calms   bool // the program understands CALM
-	resume  bool // the program has come back without its memory, and waits for it
-	seq     uint64
-	replies map[uint64]chan wire.Message
-	adopted chan struct{} // closed by ADOPTED
-	done    chan struct{} // closed when the conversation is over
-	isDone  bool
+	conn     *wire.Conn
+	page     *wire.Page
+	calms    bool // the program understands CALM
+	parks    bool // and PARK and LEASE
+	released bool // it has let go of its memory: only PARK or the end can follow
+	resume   bool // the program has come back without its memory, and waits for it
+	seq      uint64
+	replies  map[uint64]chan wire.Message
+	adopted  chan struct{} // closed by ADOPTED
+	done     chan struct{} // closed when the conversation is over
+	isDone   bool
 }
 
 // New makes the record of a program that has just said hello, or of one about to be restored.
@@ -357,7 +365,8 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 	if err != nil {
 		return err
 	}
-	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, calms: h.Flags&wire.HelloCalm != 0, replies: map[uint64]chan wire.Message{},
+	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, calms: h.Flags&wire.HelloCalm != 0,
+		parks: h.Flags&wire.HelloPark != 0, replies: map[uint64]chan wire.Message{},
 		adopted: make(chan struct{}), done: make(chan struct{})}
 	p.mu.Lock()
 	if p.s != nil {
@@ -510,7 +519,7 @@ func (p *Program) receive(s *session, seq uint64, m wire.Message, fds []int) err
 		p.bye = true
 		p.mu.Unlock()
 	case *wire.Mapping, *wire.Context:
-	case *wire.Frozen, *wire.Thawed, *wire.Released, *wire.Mapped, *wire.Failed, *wire.Done:
+	case *wire.Frozen, *wire.Thawed, *wire.Released, *wire.Mapped, *wire.Failed, *wire.Done, *wire.Parked:
 		p.mu.Lock()
 		ch := s.replies[seq]
 		delete(s.replies, seq)
@@ -604,6 +613,7 @@ func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire
 	if calm > 0 && s != nil && s.calms {
 		s.conn.Send(0, &wire.Calm{Millis: uint32(calm.Milliseconds())}) // FREEZE finds the same error
 	}
+	p.lease(false)
 	r, err := p.call(ctx, &wire.Freeze{TimeoutMillis: uint32(timeout.Milliseconds())})
 	if err != nil {
 		return wire.Frozen{}, err
@@ -612,34 +622,15 @@ func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire
 	if !ok {
 		return wire.Frozen{}, fmt.Errorf("process %d answered FREEZE with %v", p.id.PID, r.Type())
 	}
+	p.hold(false)
 	return *f, nil
 }
 
 // Thaw opens the gate; flags are wire.Thaw….
 func (p *Program) Thaw(ctx context.Context, flags uint32) error {
+	p.letGo()
 	_, err := p.call(ctx, &wire.Thaw{Flags: flags})
 	return err
-}
-
-// Release makes a frozen program let go of all its memory and of the conversation.
-func (p *Program) Release(ctx context.Context) (wire.Released, error) {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
-	r, err := p.call(ctx, &wire.Release{})
-	if err != nil {
-		return wire.Released{}, err
-	}
-	rel, ok := r.(*wire.Released)
-	if !ok {
-		return wire.Released{}, fmt.Errorf("process %d answered RELEASE with %v", p.id.PID, r.Type())
-	}
-	select {
-	case <-s.done:
-		return *rel, nil
-	case <-ctx.Done():
-		return *rel, fmt.Errorf("process %d keeps its conversation open: %w", p.id.PID, ctx.Err())
-	}
 }
 
 // Wake makes a released program come back: it sends the signal that its control
@@ -683,8 +674,9 @@ func (p *Program) NeedsMemory() bool {
 	return p.s != nil && p.s.resume
 }
 
-// Remap gives all memory back to a program that Wake has brought back. The gate stays closed.
-func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
+// Remap gives all memory back to a program that Wake has brought back. The gate stays closed; with filling, because the memory is not
+// yet what it should be, also when we die.
+func (p *Program) Remap(ctx context.Context, filling bool) (wire.Mapped, error) {
 	list := p.Allocs()
 	p.mu.Lock()
 	s := p.s
@@ -697,6 +689,7 @@ func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
 			return wire.Mapped{}, fmt.Errorf("give back %d bytes at %#x: %w", a.Size, a.VA, err)
 		}
 	}
+	p.lease(filling)
 	r, err := p.call(ctx, &wire.MapEnd{Count: uint64(len(list))})
 	if err != nil {
 		return wire.Mapped{}, err
@@ -708,6 +701,7 @@ func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
 	p.mu.Lock()
 	s.resume = false
 	p.mu.Unlock()
+	p.hold(filling)
 	return *m, nil
 }
 

@@ -113,9 +113,13 @@ func TestReleaseAndReturn(t *testing.T) {
 	}
 	go func() { _, err := p.Release(t.Context()); done <- err }()
 	s.send(s.expect(wire.TypeRelease), &wire.Released{Count: 1})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- p.HangUp(t.Context()) }()
 	select {
 	case err := <-done:
-		t.Fatalf("Release returned (%v) before the program had closed everything", err)
+		t.Fatalf("HangUp returned (%v) before the program had closed everything", err)
 	default:
 	}
 	s.c.Close()
@@ -132,7 +136,7 @@ func TestReleaseAndReturn(t *testing.T) {
 	if !p.NeedsMemory() {
 		t.Fatal("a program that came back from a release needs no memory")
 	}
-	go func() { _, err := p.Remap(t.Context()); done <- err }()
+	go func() { _, err := p.Remap(t.Context(), false); done <- err }()
 	s.expect(wire.TypeMap)
 	s.send(s.expect(wire.TypeMapEnd), &wire.Mapped{Count: 1})
 	if err := <-done; err != nil {

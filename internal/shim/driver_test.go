@@ -2,12 +2,14 @@ package shim
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +48,28 @@ func driver(t *testing.T) (env []string, soft bool) {
 		<-done
 	})
 	return []string{"LD_LIBRARY_PATH=" + dir, "HOLDFAST_SOFTGPU_SOCKET=" + socket}, true
+}
+
+// driverCheckpoint has the driver take down a released program and bring it back; it stands still all that time.
+func (h *held) driverCheckpoint(tool string, env []string) (log string) {
+	h.t.Helper()
+	step := func(names ...string) string {
+		h.t.Helper()
+		cmd := exec.Command(tool, append([]string{strconv.Itoa(int(h.hello.PID))}, names...)...)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			h.t.Fatalf("driver checkpoint: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	log = step("lock")
+	tid, err := strconv.Atoi(strings.TrimSpace(step("thread")))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := h.park(tid)
+	return fmt.Sprintf("%s%d threads parked in %d µs %s", log, p.Threads, p.Nanos/1000, step("checkpoint", "restore", "unlock"))
 }
 
 // TestDriver runs a program with real kernels through freezing, letting go, coming back and the death of the daemon.
@@ -100,7 +124,7 @@ func TestDriver(t *testing.T) {
 		before := h.page.Read().Launches
 		h.eventually("launches", func() bool { return h.page.Read().Launches > before })
 		started := time.Now()
-		h.release()
+		h.letGo()
 		t.Logf("round %d: %d allocations let go after %v", round, len(h.allocs), time.Since(started))
 		if soft {
 			if got := h.word(small); got != launched {
@@ -109,13 +133,9 @@ func TestDriver(t *testing.T) {
 		}
 		if round > 0 {
 			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is with us.
-			cmd := exec.Command(filepath.Join(dir, "ckpt"), strconv.Itoa(int(h.hello.PID)))
-			cmd.Env = append(os.Environ(), env...)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("round %d: driver checkpoint: %v\n%s", round, err, out)
-			}
-			t.Logf("round %d: %s", round, out)
+			t.Logf("round %d: %s", round, h.driverCheckpoint(filepath.Join(dir, "ckpt"), env))
+		} else {
+			h.hangUp()
 		}
 		started = time.Now()
 		h = d.giveBack(h)
@@ -128,7 +148,7 @@ func TestDriver(t *testing.T) {
 			h.drop()
 			h = d.take()
 			h.until("ADOPTED", func() bool { return h.adopted != nil })
-			if h.hello.Flags != wire.HelloReadopt|wire.HelloCalm || h.adopted.Lost != 0 {
+			if h.hello.Flags != wire.HelloReadopt|can || h.adopted.Lost != 0 {
 				t.Fatalf("round %d: %+v, %+v", round, h.hello, h.adopted)
 			}
 			check("under a new daemon")

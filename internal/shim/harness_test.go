@@ -172,6 +172,24 @@ func (p *program) ok(format string, args ...any) []uint64 {
 	return out[1:]
 }
 
+// waits returns when the main thread waits in a futex.
+func (p *program) waits() {
+	p.t.Helper()
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		call, err := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "syscall"))
+		if err != nil {
+			p.t.Skipf("what the program does cannot be seen: %v", err)
+		}
+		if strings.HasPrefix(string(call), "202 ") {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("the program does not wait: %s", call)
+		}
+	}
+}
+
 func (p *program) quit() {
 	p.t.Helper()
 	p.send("quit")
@@ -227,6 +245,9 @@ type held struct {
 	shares   []*wire.Share
 	seq      uint64
 }
+
+// can is what every program of this shim understands.
+const can = wire.HelloCalm | wire.HelloPark
 
 var token = [16]byte{'t', 'o', 'k', 'e', 'n'}
 
@@ -381,16 +402,41 @@ func must[T wire.Message](t testing.TB, m wire.Message) T {
 	return got
 }
 
-// release freezes and lets go, up to the end of the conversation.
+// release freezes and lets go, up to the end of the conversation; the threads of the program run on.
 func (h *held) release() {
+	h.t.Helper()
+	h.letGo()
+	h.hangUp()
+}
+
+// hangUp ends the conversation with a released program.
+func (h *held) hangUp() {
+	h.t.Helper()
+	if err := h.c.CloseWrite(); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, m, err := h.next(); !errors.Is(err, io.EOF) {
+		h.t.Fatalf("after RELEASED: %v, %v", m, err)
+	}
+}
+
+// park makes the threads of a released program stand still but one, up to the end of the conversation.
+func (h *held) park(except int) *wire.Parked {
+	h.t.Helper()
+	p := must[*wire.Parked](h.t, h.ask(&wire.Park{Except: uint32(except), TimeoutMillis: 10000}))
+	if _, m, err := h.next(); !errors.Is(err, io.EOF) {
+		h.t.Fatalf("after PARKED: %v, %v", m, err)
+	}
+	return p
+}
+
+// letGo freezes and lets go.
+func (h *held) letGo() {
 	h.t.Helper()
 	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
 	r := must[*wire.Released](h.t, h.ask(&wire.Release{}))
 	if r.Count != uint64(len(h.allocs)) {
 		h.t.Fatalf("%d allocations released of %d", r.Count, len(h.allocs))
-	}
-	if _, m, err := h.next(); !errors.Is(err, io.EOF) {
-		h.t.Fatalf("after RELEASED: %v, %v", m, err)
 	}
 }
 
@@ -399,7 +445,7 @@ func (d *daemon) giveBack(old *held) *held {
 	d.t.Helper()
 	wake(d.t, old)
 	h := d.take()
-	if h.hello.Flags != wire.HelloResume|wire.HelloCalm || h.hello.Token != token || h.hello.PID != old.hello.PID {
+	if h.hello.Flags != wire.HelloResume|can || h.hello.Token != token || h.hello.PID != old.hello.PID {
 		d.t.Fatalf("HELLO after release: %+v", h.hello)
 	}
 	for id, a := range old.allocs {

@@ -187,13 +187,16 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 					return err
 				}
 				if f, ok := m.(*wire.Failed); ok {
-					if strings.Contains(f.Text, "ending") {
-						continue
-					}
 					return fmt.Errorf("RELEASE: %+v", f)
 				}
+				if m, err = ask(&wire.Park{}); err != nil {
+					return err
+				}
+				if _, ok := m.(*wire.Parked); !ok {
+					return fmt.Errorf("PARK: %+v", m)
+				}
 				if _, _, _, err := c.Recv(); err == nil {
-					return errors.New("a message after RELEASED")
+					return errors.New("a message after PARKED")
 				}
 				c.Close()
 				if unix.Tgkill(int(hello.PID), int(hello.ControlTID), unix.Signal(64-wire.SignalOffset)) != nil {
@@ -223,7 +226,7 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 			if m, err = ask(&wire.Thaw{}); err != nil {
 				return err
 			}
-			if f, ok := m.(*wire.Failed); ok && !strings.Contains(f.Text, "ending") {
+			if f, ok := m.(*wire.Failed); ok {
 				return fmt.Errorf("THAW: %+v", f)
 			}
 		}

@@ -101,7 +101,7 @@ func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
 func TestHello(t *testing.T) {
 	_, p, h := attach(t, "HOLDFAST_NAME=fred", "HOLDFAST_GPU=soft")
 	e := h.hello
-	if e.Proto != wire.Version || e.Flags != wire.HelloCalm || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
+	if e.Proto != wire.Version || e.Flags != can || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
 		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 || e.Driver != 13000 || e.StartTime == 0 {
 		t.Errorf("%+v", e)
 	}
@@ -424,7 +424,7 @@ func TestDaemonDies(t *testing.T) {
 		launches := h.page.Read().Launches
 		h.drop()
 		h = d.take()
-		if h.hello.Flags != wire.HelloReadopt|wire.HelloCalm || h.hello.Token != token {
+		if h.hello.Flags != wire.HelloReadopt|can || h.hello.Token != token {
 			t.Fatalf("round %d: %+v", round, h.hello)
 		}
 		h.until("ADOPTED", func() bool { return h.adopted != nil })
@@ -706,7 +706,7 @@ func TestForkBeforeInitAndExec(t *testing.T) {
 	h.ended()
 	p.send("init")
 	h2 := d.take()
-	if r := p.line(); r != "0" || h2.hello.Flags != wire.HelloCalm || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
+	if r := p.line(); r != "0" || h2.hello.Flags != can || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
 		t.Errorf("init %s, %+v", r, h2.hello)
 	}
 	p.quit()
@@ -873,7 +873,7 @@ func TestExport(t *testing.T) {
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
 	answer(m, h.fds[ids[1]])
 	must[*wire.Released](t, h.ask(&wire.Release{}))
-	h.ended()
+	h.hangUp()
 	h, asked = d.giveBack(h), 0
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	m = question(2)
@@ -961,19 +961,65 @@ func TestBye(t *testing.T) {
 	}
 }
 
-// A program may end at any moment, frozen or without its memory.
+// A program may end at any moment, frozen or without its memory: it ends when it has been given back what was taken, and its last
+// calls are made then.
 func TestExit(t *testing.T) {
-	for name, before := range map[string]func(h *held){
-		"frozen":   func(h *held) { must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000})) },
-		"released": func(h *held) { h.release() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, p, h := attach(t)
-			p.ok("alloc 4096")
-			before(h)
-			p.quit()
-		})
+	frozen := func(t *testing.T) (*daemon, *program, *held) {
+		d, p, h := attach(t, "PROG_LAST_CALL=1")
+		p.ok("alloc 4096")
+		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		return d, p, h
 	}
+	end := func(p *program, h *held) {
+		p.t.Helper()
+		must[*wire.Thawed](p.t, h.ask(&wire.Thaw{}))
+		h.ended()
+		if !h.bye {
+			p.t.Error("no BYE")
+		}
+		if r := p.line(); r != "last 0" {
+			p.t.Errorf("its last call: %s", r)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			p.t.Errorf("%v\n%s", err, p.stderr)
+		}
+	}
+	quit := func(p *program) {
+		p.t.Helper()
+		p.send("quit")
+		p.waits()
+	}
+	t.Run("frozen", func(t *testing.T) {
+		_, p, h := frozen(t)
+		quit(p)
+		end(p, h)
+	})
+	t.Run("released", func(t *testing.T) {
+		d, p, h := frozen(t)
+		must[*wire.Released](t, h.ask(&wire.Release{}))
+		h.hangUp()
+		quit(p)
+		end(p, d.giveBack(h))
+	})
+	t.Run("on its way back", func(t *testing.T) {
+		d, p, h := frozen(t)
+		must[*wire.Released](t, h.ask(&wire.Release{}))
+		h.park(0)
+		h = d.giveBack(h)
+		quit(p)
+		end(p, h)
+	})
+	t.Run("without a daemon", func(t *testing.T) {
+		_, p, h := frozen(t)
+		quit(p)
+		h.drop()
+		if r := p.line(); r != "last 0" {
+			t.Errorf("its last call: %s", r)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, p.stderr)
+		}
+	})
 }
 
 func TestProcAddress(t *testing.T) {

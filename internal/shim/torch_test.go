@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -64,17 +63,11 @@ func TestTorch(t *testing.T) {
 				for _, c := range h.caveats {
 					t.Logf("caveat: %s", c.Text)
 				}
-				h.release()
+				h.letGo()
 				c := h.page.Read()
 				t.Logf("round %d: %v; gate %d µs, sync %d µs; %d allocations, %d MiB; %+v", round, took, f.GateNanos/1000, f.SyncNanos/1000,
 					len(h.allocs), c.Bytes>>20, c)
-				cmd := exec.Command(filepath.Join(dir, "ckpt"), strconv.Itoa(int(h.hello.PID)))
-				cmd.Env = append(os.Environ(), env...)
-				out, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Fatalf("driver checkpoint: %v\n%s", err, out)
-				}
-				t.Logf("round %d: %s", round, out)
+				t.Logf("round %d: %s", round, h.driverCheckpoint(filepath.Join(dir, "ckpt"), env))
 				h = d.giveBack(h)
 				must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 			}

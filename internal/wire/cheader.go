@@ -167,13 +167,14 @@ func constants() []constant {
 	n := func(name string, v uint32) constant { return constant{name, fmt.Sprintf("%du", v)} }
 	cs := []constant{
 		n("HF_VERSION", Version), n("HF_MAX_PACKET", MaxPacket), n("HF_HEADER_SIZE", HeaderSize), n("HF_MAX_FDS", MaxFDs),
-		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis), n("HF_ROOM_MS", RoomMillis), n("HF_SHARE_MS", ShareMillis),
+		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_RUN_OFFSET", fmt.Sprint(RunOffset)}, {"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis), n("HF_ROOM_MS", RoomMillis), n("HF_SHARE_MS", ShareMillis),
 	}
 	for _, m := range messages() {
 		cs = append(cs, n("HF_TYPE_"+m.Type().String(), uint32(m.Type())))
 	}
 	return append(cs,
 		n("HF_HELLO_RESUME", HelloResume), n("HF_HELLO_READOPT", HelloReadopt), n("HF_HELLO_TRACE", HelloTrace), n("HF_HELLO_CALM", HelloCalm),
+		n("HF_HELLO_PARK", HelloPark), n("HF_HELLO_FROZEN", HelloFrozen), n("HF_LEASE_SHUT", LeaseShut), n("HF_FAILED_PARK", FailedPark),
 		n("HF_TAP_RECORD", TapRecord), n("HF_TAP_NO_CODE", TapNoCode), n("HF_ASK_WRITES", AskWrites), n("HF_ASK_READS", AskReads), n("HF_ASK_HOLD", AskHold),
 		n("HF_GPU_NATIVE", GPUNative), n("HF_GPU_SOFT", GPUSoft),
 		n("HF_KIND_LINEAR", KindLinear), n("HF_KIND_SLAB", KindSlab), n("HF_KIND_POOL", KindPool), n("HF_KIND_VMM", KindVMM), n("HF_KIND_MIRROR", KindMirror),

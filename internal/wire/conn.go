@@ -144,5 +144,8 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 // SetDeadline bounds pending and future Send and Recv.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
 
+// CloseWrite says that nothing more will be sent: the peer reads the end.
+func (c *Conn) CloseWrite() error { return c.c.CloseWrite() }
+
 // Close ends the conversation; a pending Recv returns.
 func (c *Conn) Close() error { return c.c.Close() }

@@ -27,17 +27,22 @@
 //	                                   ←      SHARED + fd                  (or without one: there is none)
 //	                                   ←      [CALM] FREEZE
 //	FROZEN | FAILED (gate open again)  →
+//	                                   ←      [LEASE]                      at any time while frozen
 //	                                   ←      THAW | RELEASE
 //	THAWED | RELEASED | FAILED         →
+//	                                   ←      PARK                         after RELEASED, once the driver is locked
+//	PARKED | FAILED                    →
 //	                                   ←      TAP + fd, ASK, UNTAP         at any time between ADOPTED and RELEASE
 //	DONE | FAILED                      →
 //
 // With HOLDFAST_TRACE in its environment a program speaks to a recorder on that socket instead: HELLO (TRACE) + fd, WELCOME,
 // TAP + fd, DONE, and nothing more until the socket closes.
 //
-// After RELEASED the program closes the socket: its end (io.EOF) says that the process has no descriptor and no mapping of
-// ours any more. Its control thread (comm "holdfast") waits for SIGRTMAX-1, sent to that thread (its tid is in HELLO); woken,
-// it tries to connect for 10 s, then waits for the signal again. Then
+// After PARKED the program closes the socket: its end (io.EOF) says that the process has no descriptor and no mapping of
+// ours any more, and that all its threads stand still but the control thread and the driver's own. It does so too when
+// the daemon ends its side after RELEASED (the threads run on then), and a program without HelloPark right after RELEASED. Its
+// control thread (comm "holdfast") waits for SIGRTMAX-1, sent to that thread (its tid is in HELLO); woken, it lets the other
+// threads run, tries to connect for 10 s, then waits for the signal again. SIGRTMAX-3 only lets the other threads run. Then
 //
 //	HELLO (RESUME) + fd                →
 //	                                   ←      WELCOME, MAP + fd …, MAPEND
@@ -48,7 +53,8 @@
 // A FAILED with FailedMap may be followed by more MAP (of what is missing) and another MAPEND. The socket ending before MAPPED
 // puts the program back to waiting for the signal; what is mapped by then stays and is skipped the next time.
 //
-// A daemon that dies while the program is frozen (not released): the program opens its gate by itself.
+// A daemon that dies while the program is frozen (not released), or says nothing for longer than its LEASE: the program opens
+// its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with FROZEN) to the next daemon, whose THAW opens it.
 // A daemon that dies at any time: the program connects again every 500 ms with HELLO (READOPT) and tells every
 // allocation anew, with fresh descriptors, then ADOPTED.
 //
@@ -56,7 +62,7 @@
 package wire
 
 // Version is the protocol version, in HELLO and WELCOME. A program in an image speaks the one that it was made with: a message that
-// only the program begins (SHARE), or that its HELLO asks for (CALM), needs no new one. The others stay as they are.
+// only the program begins (SHARE), or that its HELLO asks for (CALM, PARK, LEASE), needs no new one. The others stay as they are.
 const Version = 5
 
 const (
@@ -68,6 +74,8 @@ const (
 	MaxFDs = 4
 	// SignalOffset: the signal that wakes a released program's control thread is SIGRTMAX-SignalOffset.
 	SignalOffset = 1
+	// RunOffset: the signal that only lets the threads of a parked program run is SIGRTMAX-RunOffset.
+	RunOffset = 3
 	// ControlComm is the name (comm) of the program's control thread.
 	ControlComm = "holdfast"
 	// RoomMillis is how long, in milliseconds, an allocation that found no memory waits for ROOMMADE.
@@ -99,6 +107,7 @@ const (
 	TypeMapped   Type = 19
 	TypeFailed   Type = 20
 	TypeDone     Type = 21
+	TypeParked   Type = 22
 	TypeWelcome  Type = 64
 	TypeFreeze   Type = 65
 	TypeThaw     Type = 66
@@ -112,6 +121,8 @@ const (
 	TypeUntap    Type = 74
 	TypeShared   Type = 75
 	TypeCalm     Type = 76
+	TypePark     Type = 77
+	TypeLease    Type = 78
 )
 
 // Message is one of the structs of this file, by pointer.
@@ -123,6 +134,8 @@ const (
 	HelloReadopt uint32 = 1 << 1 // the previous daemon died; allocations follow with fresh descriptors
 	HelloTrace   uint32 = 1 << 2 // to a recorder: the program is not held, it waits for TAP
 	HelloCalm    uint32 = 1 << 3 // CALM is understood; programs in older images do not
+	HelloPark    uint32 = 1 << 4 // PARK and LEASE are understood, and RELEASED does not end the conversation
+	HelloFrozen  uint32 = 1 << 5 // with HelloReadopt: the gate was to stay shut (LEASE), and is
 )
 
 // Hello opens a conversation. One descriptor: the shared page (see Page).
@@ -283,6 +296,20 @@ type Released struct {
 	Nanos uint64
 }
 
+// Park stops every thread of a released program but its control thread and the thread Except, inside a signal handler. The driver must be
+// locked: from its save to its restore it has no mappings, and a thread that read one, or pinned memory, would die of it. TimeoutMillis
+// (0: 10 s) bounds how long a thread may take to stop; after a failure none stands still.
+type Park struct {
+	Except        uint32 // thread of the driver that carries out its restore, 0: none
+	TimeoutMillis uint32
+}
+
+// Parked: nothing but the driver runs in the process.
+type Parked struct {
+	Threads uint64 // that stand still
+	Nanos   uint64
+}
+
 // Mapped: every allocation is back at its address.
 type Mapped struct {
 	Count uint64
@@ -302,6 +329,7 @@ const (
 	FailedRelease  uint32 = 8
 	FailedBlocked  uint32 = 9  // memory that cannot be let go (caveat)
 	FailedGlobals  uint32 = 10 // module variables could not be copied to or from their mirror
+	FailedPark     uint32 = 11 // a thread did not stop; Text names it
 )
 
 // Failed answers a command that was not done. After a failed FREEZE the gate is open; after a failed RELEASE the memory is
@@ -326,6 +354,17 @@ type Freeze struct{ TimeoutMillis uint32 }
 // Calm says of the next FREEZE: before, the program runs on for up to Millis until it has waited for the device by itself, and has
 // little under way. Only for programs with HelloCalm: there is no answer.
 type Calm struct{ Millis uint32 }
+
+// Lease says how long a frozen program stays so when its daemon says nothing more; there is no answer, and any packet of the daemon
+// begins it anew. It holds for the conversation. Only for programs with HelloPark.
+type Lease struct {
+	Millis uint32 // 0: without limit
+	Flags  uint32
+}
+
+// LeaseShut: while the program is frozen its memory is not what it should be (it is being filled). The gate stays shut when the
+// conversation ends.
+const LeaseShut uint32 = 1 << 0
 
 // Flags of Thaw.
 const (
@@ -423,6 +462,9 @@ func (*Tap) Type() Type      { return TypeTap }
 func (*Ask) Type() Type      { return TypeAsk }
 func (*Untap) Type() Type    { return TypeUntap }
 func (*Done) Type() Type     { return TypeDone }
+func (*Park) Type() Type     { return TypePark }
+func (*Parked) Type() Type   { return TypeParked }
+func (*Lease) Type() Type    { return TypeLease }
 
 // messages lists one zero value of each message, in the order of the C header.
 func messages() []Message {
@@ -430,7 +472,7 @@ func messages() []Message {
 		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye), new(Room), new(Share),
 		new(Frozen), new(Thawed), new(Released), new(Mapped), new(Failed), new(Done),
 		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade), new(Shared), new(Calm),
-		new(Tap), new(Ask), new(Untap),
+		new(Tap), new(Ask), new(Untap), new(Park), new(Parked), new(Lease),
 	}
 }
 

@@ -1,11 +1,14 @@
-/* The driver's own checkpoint of another process, all steps: ckpt PID. Prints the milliseconds of each. */
+/*
+ * The driver's own checkpoint of another process: ckpt PID STEP…, of lock, checkpoint, restore and unlock. Prints the milliseconds of
+ * each; of the step "thread" the thread in which the driver restores that process.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 extern int cuInit(unsigned), cuCheckpointProcessLock(int, void *), cuCheckpointProcessCheckpoint(int, void *),
-	cuCheckpointProcessRestore(int, void *), cuCheckpointProcessUnlock(int, void *);
+	cuCheckpointProcessRestore(int, void *), cuCheckpointProcessUnlock(int, void *), cuCheckpointProcessGetRestoreThreadId(int, int *);
 
 static double ms(void)
 {
@@ -20,16 +23,25 @@ int main(int argc, char **argv)
 		{ "lock", cuCheckpointProcessLock }, { "checkpoint", cuCheckpointProcessCheckpoint },
 		{ "restore", cuCheckpointProcessRestore }, { "unlock", cuCheckpointProcessUnlock },
 	};
-	if (argc != 2 || cuInit(0))
+	if (argc < 3 || cuInit(0))
 		return 2;
-	for (unsigned i = 0; i < 4; i++) {
+	for (int i = 2; i < argc; i++) {
 		unsigned long long args[16];
-		memset(args, 0, sizeof args);
-		if (i == 0)
-			*(unsigned *)args = 10000; /* timeoutMs */
+		int tid, r = -1;
 		double t = ms();
-		int r = steps[i].call(atoi(argv[1]), args);
-		printf("%s %.1f ms ", steps[i].name, ms() - t);
+		memset(args, 0, sizeof args);
+		if (!strcmp(argv[i], "thread")) {
+			if ((r = cuCheckpointProcessGetRestoreThreadId(atoi(argv[1]), &tid)) == 0)
+				printf("%d ", tid);
+		} else
+			for (unsigned j = 0; j < 4; j++) {
+				if (strcmp(argv[i], steps[j].name))
+					continue;
+				if (j == 0)
+					*(unsigned *)args = 10000; /* timeoutMs */
+				r = steps[j].call(atoi(argv[1]), args);
+				printf("%s %.1f ms ", steps[j].name, ms() - t);
+			}
 		if (r) {
 			printf("error %d\n", r);
 			return 1;

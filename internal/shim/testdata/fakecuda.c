@@ -280,6 +280,7 @@ API int cuGetProcAddress_v2(const char *name, void **p, int v, unsigned long lon
 API int cuCheckpointProcessLock(int p, void *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessCheckpoint(int p, void *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessRestore(int p, void *a) { (void)p; (void)a; return 801; }
+API int cuCheckpointProcessGetRestoreThreadId(int p, int *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessUnlock(int p, void *a) { (void)p; (void)a; return 801; }
 
 /* What the tests look at: fields as named. */
