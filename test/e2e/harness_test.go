@@ -40,7 +40,7 @@ var built struct {
 	once                    sync.Once
 	why                     string // what is missing
 	holdfast, train, teller string
-	vecadd, cache           string
+	vecadd, storm, cache    string
 }
 
 // inner says that a process is the one that runs the tests.
@@ -139,6 +139,12 @@ func prepare() string {
 		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("teller.c: %v\n%s", err, out)
+	}
+	built.storm = filepath.Join(built.cache, "storm")
+	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "shim/test/programs/storm.c"),
+		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-lpthread", "-Wl,--allow-shlib-undefined").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("storm.c: %v\n%s", err, out)
 	}
 	return ""
 }
