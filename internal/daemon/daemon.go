@@ -54,6 +54,7 @@ type Config struct {
 	Version    string
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
 	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
+	Patience   time.Duration // how long a client waits for programs that do not come back; 0: checkpoint.DefaultPatience
 	Again      []string      // arguments with which the keeper starts the next daemon, should this one die; none: it does not
 	Log        *slog.Logger
 }
@@ -114,7 +115,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer shims.Close()
 	go d.acceptShims(patient{shims, d.log}) // what recoverKept wakes comes back there
-	d.recoverKept(ctx)
+	d.recoverKept()
 	apis, err := d.listen(APISocket, "unix")
 	if err != nil {
 		return err
@@ -234,10 +235,25 @@ func (d *Daemon) converse(conn *wire.Conn) {
 		return
 	}
 	p.Log().Info("held", "flags", hello.Flags, "gpu", gpuName(hello.GPU))
+	if hello.Flags&wire.HelloReadopt != 0 {
+		d.readopted(p)
+	}
 	if err := p.Serve(d.room); err != nil {
 		p.Log().Error("conversation broken off", "err", err)
 	}
 	d.conversationOver(p)
+}
+
+// readopted takes note that a program has all its memory. One that was thought suspended was not yet when its daemon died.
+func (d *Daemon) readopted(p *process.Program) {
+	if p.State() != api.StateSuspended || !p.TryLock() {
+		return
+	}
+	defer p.Unlock()
+	if p.State() == api.StateSuspended {
+		d.env().CameBack(p)
+		p.SetState(api.StateRunning)
+	}
 }
 
 func findCRIU(cfg Config) (*criu.Tool, error) {
@@ -307,7 +323,7 @@ func (d *Daemon) uniqueName(name string, pid int) string {
 // program comes back, a dead one is forgotten or kept.
 func (d *Daemon) conversationOver(p *process.Program) {
 	id := p.Identity()
-	if p.State() != api.StateRunning && process.Alive(id.PID, 0) {
+	if p.State() != api.StateRunning && process.Alive(id.PID, id.StartTime) {
 		return // released: the operation under way looks after it
 	}
 	// The socket closes a moment before the process is a zombie.
@@ -345,12 +361,16 @@ func (d *Daemon) forget(p *process.Program) {
 			p.Log().Warn("the keeper keeps memory of a program that has ended", "err", err)
 		}
 	}
+	suspended := p.State() == api.StateSuspended
+	if suspended {
+		d.env().Ended(p)
+	}
 	// At once, so that whoever looks finds it among the living or among the dead.
 	d.mu.Lock()
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
 	}
-	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() {
+	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && !suspended {
 		d.keepFor(p)
 	} else {
 		p.Drop()
