@@ -488,7 +488,10 @@ func (c *capture) whole(ctx context.Context) error {
 		err = c.dump(ctx)
 	}
 	if err != nil || c.opt.LeaveRunning {
-		err = errors.Join(err, c.t.do("come back", func() error { return c.env.comeBack(c.programs, &c.t, c.rearm(ctx)) }))
+		err = errors.Join(err, c.t.do("come back", func() error {
+			return c.env.comeBack(c.programs, &c.t,
+				c.rearm(ctx))
+		}))
 	}
 	return err
 }
@@ -549,7 +552,8 @@ func (e *Env) freeze(ctx context.Context, programs []*process.Program, timeout t
 
 // freezeCalm lets a program run on for calm first, until it has just waited for the device: then little of its work is under way, which would
 // only make the stall longer. It says how long the longest of the programs has stood still.
-func (e *Env) freezeCalm(ctx context.Context, programs []*process.Program, timeout, calm time.Duration) (stood time.Duration, err error) {
+func (e *Env) freezeCalm(ctx context.Context, programs []*process.Program, timeout,
+	calm time.Duration) (stood time.Duration, err error) {
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+calm+5*time.Second)
 	defer cancel()
 	var mu sync.Mutex

@@ -9,18 +9,20 @@ import (
 	"holdfast/internal/process"
 )
 
-// NotBackError is wrapped by the error of an operation that has ended while programs of it still stand still. They are being brought
-// back; whoever asked need not wait for it.
+// NotBackError is wrapped by the error of an operation that has ended while programs of it still stand still. They
+// are being brought back; whoever asked need not wait for it.
 type NotBackError struct {
 	PID  int
 	Done <-chan struct{} // closed when all of them have their memory or are gone
 }
 
 func (e *NotBackError) Error() string {
-	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring meanwhile", e.PID)
+	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring meanwhile",
+		e.PID)
 }
 
-// comeback is the return of released programs to where they were, from any state after the keeper has their descriptors.
+// comeback is the return of released programs to where they were, from any state after the keeper has their
+// descriptors.
 type comeback struct {
 	env      *Env
 	programs []*process.Program
@@ -35,7 +37,8 @@ type comeback struct {
 // continued. It waits for Env.Patience at most, and then returns a [*NotBackError].
 //
 // before, if not nil, is called of each program that has its memory again and is about to run, unless that comes later.
-func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(context.Context, *process.Program) error) error {
+func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(context.Context,
+	*process.Program) error) error {
 	b := &comeback{env: e, programs: programs, t: t}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -65,7 +68,8 @@ func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(con
 // all returns when each program has come back or is gone; the error says of those that are.
 func (b *comeback) all() error { return parallel(b.programs, b.one) }
 
-// How long an attempt waits for the one before it, and how long a program may take to answer a signal: longer than it tries to connect.
+// How long an attempt waits for the one before it, and how long a program may take to answer a signal: longer than it
+// tries to connect.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 5 * time.Second
@@ -95,7 +99,8 @@ func (b *comeback) one(p *process.Program) error {
 	}
 }
 
-// try does what is left to do for one program. Only the wake is bounded: what waits for an answer of the program ends with it.
+// try does what is left to do for one program. Only the wake is bounded: what waits for an answer of the program ends
+// with it.
 func (b *comeback) try(p *process.Program) error {
 	id := p.Identity()
 	drv, err := b.env.GPUs.Driver(id.GPU)
@@ -129,7 +134,8 @@ func (b *comeback) try(p *process.Program) error {
 	return open(context.Background(), p, 0)
 }
 
-// unkeep takes the record of a program back. It does not stand in the program's way: the next daemon would find that it runs.
+// unkeep takes the record of a program back. It does not stand in the program's way: the next daemon would find that
+// it runs.
 func (b *comeback) unkeep(p *process.Program) {
 	var err error
 	for range 3 {

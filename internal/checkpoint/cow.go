@@ -85,7 +85,8 @@ func (c *capture) rearm(ctx context.Context) func(context.Context, *process.Prog
 	}
 }
 
-// arm makes the work of a captured program ask from its thaw on, and wait while ctx lasts. now is for the asking itself.
+// arm makes the work of a captured program ask from its thaw on, and wait while ctx lasts. now is for the asking
+// itself.
 func (c *capture) arm(now, ctx context.Context, program int) error {
 	where := map[place]regionOf[*deviceSnapshot]{}
 	for _, d := range c.snaps {

@@ -37,7 +37,7 @@ type Record struct {
 	RootStart uint64        `json:"root_start,omitempty"`
 	Image     string        `json:"image,omitempty"`
 	Filled    bool          `json:"filled,omitempty"` // a rollback: the memory is that of the image
-	Boot      string        `json:"boot,omitempty"`   // of the kernel that the process runs on; in the file of a suspended program
+	Boot      string        `json:"boot,omitempty"`   // of the kernel; in the file of a suspended program
 	Digest    string        `json:"digest,omitempty"` // of the image; likewise
 	Allocs    []AllocRecord `json:"allocs"`
 }
@@ -58,7 +58,8 @@ func key(token [16]byte) string { return hex.EncodeToString(token[:]) }
 func (e *Env) keepAll(programs []*process.Program, doing string) error {
 	root := programs[0].Identity()
 	for i, p := range programs {
-		if err := e.keep(p, Record{Doing: doing, Root: root.PID, RootStart: root.StartTime, Image: p.Image()}); err != nil {
+		if err := e.keep(p, Record{Doing: doing, Root: root.PID, RootStart: root.StartTime,
+			Image: p.Image()}); err != nil {
 			for _, q := range programs[:i] {
 				err = errors.Join(err, e.unkeep(q))
 			}
@@ -97,7 +98,8 @@ func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
 func (r *Record) allocs(files map[uint64]*os.File) []*process.Alloc {
 	var list []*process.Alloc
 	for _, a := range r.Allocs {
-		list = append(list, &process.Alloc{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Kind: a.Kind, Used: a.Used, File: files[a.ID]})
+		list = append(list, &process.Alloc{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Kind: a.Kind,
+			Used: a.Used, File: files[a.ID]})
 		delete(files, a.ID)
 	}
 	return list
@@ -117,8 +119,8 @@ func Forget(k *keeper.Client, p *process.Program) error { return k.Delete(key(p.
 
 // A Registry is told of programs that an earlier daemon left.
 type Registry struct {
-	// Register is called with a program before it is woken, so that its conversation finds it. It returns an error for a
-	// program that is there already.
+	// Register is called with a program before it is woken, so that its conversation finds it. It returns an error
+	// for a program that is there already.
 	Register func(*process.Program) error
 	// Suspended is called of a registered program that stays suspended.
 	Suspended func(*process.Program)
@@ -186,7 +188,8 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	return nil
 }
 
-// endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can be restored again.
+// endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can
+// be restored again.
 func endRestore(r *Record, log *slog.Logger) error {
 	log = log.With("pid", r.Root, "image", r.Image)
 	if !process.Alive(r.Root, r.RootStart) {
@@ -195,7 +198,7 @@ func endRestore(r *Record, log *slog.Logger) error {
 	}
 	if r.RootStart == 0 {
 		// The daemon died in the moment in which the process was made, or before, and somebody else got the number.
-		log.Error("a restore was cut short, and whether the process that has the program's number is of it is not known: " +
+		log.Error("a restore was cut short, and whether the process that has its number is of it is not known: " +
 			"end it if it is; restore the image again")
 		return nil
 	}

@@ -53,7 +53,8 @@ func newProgram(t *testing.T, pid int) *process.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := process.Identity{PID: pid, StartTime: start, ControlTID: pid, Token: [16]byte{1, byte(pid)}, Devices: make([][16]byte, 1)}
+	id := process.Identity{PID: pid, StartTime: start, ControlTID: pid, Token: [16]byte{1, byte(pid)},
+		Devices: make([][16]byte, 1)}
 	p := process.New(id, api.StateCheckpointing, slog.New(slog.DiscardHandler))
 	f, err := os.Open(os.DevNull)
 	if err != nil {
@@ -117,7 +118,8 @@ func TestKeepAll(t *testing.T) {
 	}
 }
 
-// The process of a restore that was cut short is ended; another one that has its number by now is not, nor one of which it is not known.
+// The process of a restore that was cut short is ended; another one that has its number by now is not, nor one of
+// which it is not known.
 func TestEndRestore(t *testing.T) {
 	pid := sleeper(t, nil)
 	start, err := process.StartTime(pid)
@@ -148,7 +150,8 @@ func TestEndRestore(t *testing.T) {
 // What the file of a suspended program says counts only for the very process that it was written of.
 func TestSuspendedFiles(t *testing.T) {
 	e := keeping(t, 0)
-	lives, reused, broken := newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t, nil))
+	lives, reused, broken := newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t,
+		nil))
 	if err := e.saveSuspended([]*process.Program{lives}, "/img", "d"); err != nil {
 		t.Fatal(err)
 	}

@@ -326,12 +326,13 @@ func (r *restoration) keep() error {
 	return nil
 }
 
-// born is told of the root process as soon as there is one. Before that, the next daemon could only know its number, which may be
-// somebody else's by then.
+// born is told of the root process as soon as there is one. Before that, the next daemon could only know its number,
+// which may be somebody else's by then.
 func (r *restoration) born(start uint64) {
 	r.start.Store(start)
 	if err := r.keep(); err != nil {
-		r.env.Log.Error("the keeper does not know of a process that is being restored", "pid", r.im.Manifest.Root, "err", err)
+		r.env.Log.Error("the keeper does not know of a process that is being restored", "pid", r.im.Manifest.Root,
+			"err", err)
 	}
 }
 

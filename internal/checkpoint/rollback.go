@@ -80,7 +80,8 @@ func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir str
 	if err != nil {
 		flags = 0
 	}
-	err = errors.Join(err, t.do("thaw", func() error { return e.thawWith(ctx, programs, flags) }), e.unkeepAll(programs))
+	err = errors.Join(err, t.do("thaw", func() error { return e.thawWith(ctx, programs, flags) }),
+		e.unkeepAll(programs))
 	res.Stall, res.Steps = time.Since(start), t.steps
 	return res, err
 }
@@ -97,18 +98,25 @@ func (r *ruinedError) Unwrap() error { return r.cause }
 // stopLimit bounds how long a program may take to stop, all threads of it.
 const stopLimit = 10 * time.Second
 
-// overwrite runs fill over frozen programs. Should we die, a frozen program opens its gate by itself, and must not run with
-// memory that is half of each: so meanwhile its process is stopped, and the keeper's record says so. The next daemon finishes what
-// we have begun (endRollback). An error other than a *ruinedError says that nothing was overwritten.
+// overwrite runs fill over frozen programs. Should we die, a frozen program opens its gate by itself, and must not
+// run with memory that is half of each: so meanwhile its process is stopped, and the keeper's record says so. The
+// next daemon finishes what we have begun (endRollback). An error other than a *ruinedError says that nothing was
+// overwritten.
 func (e *Env) overwrite(programs []*process.Program, dir string, t *timeline, fill func() error) error {
 	if err := t.do("keep", func() error { return e.keepAll(programs, DoingCheckpoint) }); err != nil {
 		return err
 	}
 	goOn := func() error {
-		return parallel(programs, func(p *process.Program) error { return criu.Continue(p.Identity().PID, p.Identity().StartTime) })
+		return parallel(programs, func(p *process.Program) error {
+			return criu.Continue(p.Identity().PID,
+				p.Identity().StartTime)
+		})
 	}
 	err := t.do("stop", func() error {
-		return parallel(programs, func(p *process.Program) error { return criu.Stop(p.Identity().PID, p.Identity().StartTime, stopLimit) })
+		return parallel(programs, func(p *process.Program) error {
+			return criu.Stop(p.Identity().PID,
+				p.Identity().StartTime, stopLimit)
+		})
 	})
 	if err == nil {
 		err = e.keepRollback(programs, dir, false)
@@ -119,7 +127,8 @@ func (e *Env) overwrite(programs []*process.Program, dir string, t *timeline, fi
 	// Once begun it is finished: half of an image is worse than either.
 	err = t.do("fill", fill)
 	if err != nil {
-		e.Log.Warn("the memory of a program is half overwritten; it is tried again", "pid", programs[0].Identity().PID, "err", err)
+		e.Log.Warn("the memory of a program is half overwritten; it is tried again", "pid",
+			programs[0].Identity().PID, "err", err)
 		err = fill()
 	}
 	if err == nil {
@@ -141,7 +150,8 @@ func (e *Env) overwrite(programs []*process.Program, dir string, t *timeline, fi
 func (e *Env) keepRollback(programs []*process.Program, dir string, filled bool) error {
 	root := programs[0].Identity()
 	for _, p := range programs {
-		if err := e.keep(p, Record{Doing: DoingRollback, Root: root.PID, RootStart: root.StartTime, Image: dir, Filled: filled}); err != nil {
+		if err := e.keep(p, Record{Doing: DoingRollback, Root: root.PID, RootStart: root.StartTime, Image: dir,
+			Filled: filled}); err != nil {
 			return err
 		}
 	}
@@ -181,7 +191,8 @@ func (e *Env) endRollback(r *Record, p *process.Program, reg Registry) error {
 	return nil
 }
 
-// finishRollback fills the memory of a stopped program, unless that has been done, and lets it run: its gate opens by itself.
+// finishRollback fills the memory of a stopped program, unless that has been done, and lets it run: its gate opens by
+// itself.
 func (e *Env) finishRollback(p *process.Program, r *Record, whole bool, reg Registry) {
 	defer p.Unlock()
 	id := p.Identity()
@@ -200,7 +211,8 @@ func (e *Env) finishRollback(p *process.Program, r *Record, whole bool, reg Regi
 		p.Log().Info("rolled back, after the death of an earlier daemon", "image", r.Image)
 		return
 	}
-	p.Log().Error("a rollback was cut short and could not be finished; its program is ended", "image", r.Image, "err", err)
+	p.Log().Error("a rollback was cut short and could not be finished; its program is ended", "image", r.Image, "err",
+		err)
 	if err := errors.Join(criu.Kill(id.PID, id.StartTime, stopLimit), e.unkeep(p)); err != nil {
 		p.Log().Error("it could not be ended", "err", err)
 	}
@@ -230,7 +242,8 @@ func (e *Env) refill(p *process.Program, dir string) error {
 }
 
 // match finds the region of every allocation that the image has. With some it leaves out those of other programs.
-func (e *Env) match(programs []*process.Program, m *image.Manifest, res *RollbackResult, some bool) ([]*deviceFill, error) {
+func (e *Env) match(programs []*process.Program, m *image.Manifest, res *RollbackResult, some bool) ([]*deviceFill,
+	error) {
 	byToken := map[[16]byte]map[uint64]*process.Alloc{}
 	owner := map[[16]byte]*process.Program{}
 	for _, p := range programs {

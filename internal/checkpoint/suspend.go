@@ -160,7 +160,8 @@ func (e *Env) settle(programs []*process.Program, to string) error {
 		}
 		time.Sleep(wait) // the keeper may have been killed, and is started again
 	}
-	return fmt.Errorf("process %d is suspended and can be resumed, but it may not outlive the daemon: %w", programs[0].Identity().PID, err)
+	return fmt.Errorf("process %d is suspended and can be resumed, but it may not outlive the daemon: %w",
+		programs[0].Identity().PID, err)
 }
 
 // ResumeResult describes a resumed program.
@@ -238,7 +239,8 @@ func (e *Env) stay(programs []*process.Program, onGPU bool) error {
 	return e.keepAll(programs, DoingSuspend)
 }
 
-// mayResume refuses an image that is not that of the suspend, and programs that have been on their way back with other memory.
+// mayResume refuses an image that is not that of the suspend, and programs that have been on their way back with
+// other memory.
 func (e *Env) mayResume(programs []*process.Program, im *image.Image) error {
 	for _, p := range programs {
 		id := p.Identity()
@@ -260,7 +262,9 @@ func (e *Env) mayResume(programs []*process.Program, im *image.Image) error {
 			return fmt.Errorf("process %d: %w", id.PID, err)
 		}
 		if state == cuda.ProcessRunning {
-			return refusef("end it", "process %d was being resumed when both daemon and keeper were killed: some of its memory may be back already, and nobody else has that",
+			return refusef("end it",
+				"process %d was being resumed when both daemon and keeper were killed: "+
+					"some of its memory may be back already, and nobody else has that",
 				id.PID)
 		}
 	}

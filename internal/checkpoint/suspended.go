@@ -18,9 +18,9 @@ import (
 	"holdfast/internal/process"
 )
 
-// The keeper's record of a suspended program whose memory lies in an image also lies in a file of the runtime directory. So such a
-// program can be resumed although both the daemon and the keeper were killed. A program outlives neither its process nor the kernel,
-// and the file holds only while both are the ones that it names.
+// The keeper's record of a suspended program whose memory lies in an image also lies in a file of the runtime
+// directory. So such a program can be resumed although both the daemon and the keeper were killed. A program outlives
+// neither its process nor the kernel, and the file holds only while both are the ones that it names.
 
 // suspendedDir is in the runtime directory: a file for each program that is suspended to an image, by its token.
 const suspendedDir = "suspended"
@@ -59,7 +59,8 @@ func (e *Env) openSuspended() (*os.Root, error) {
 func private(info fs.FileInfo, kind fs.FileMode) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Type() != kind || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is not a %s of this user alone", info.Name(), map[fs.FileMode]string{0: "file", fs.ModeDir: "directory"}[kind])
+		return fmt.Errorf("%s is not a %s of this user alone", info.Name(), map[fs.FileMode]string{0: "file",
+			fs.ModeDir: "directory"}[kind])
 	}
 	return nil
 }
@@ -76,7 +77,8 @@ func (e *Env) saveSuspended(programs []*process.Program, dir, digest string) err
 	defer root.Close()
 	first := programs[0].Identity()
 	for _, p := range programs {
-		r, _ := recordOf(p, Record{Doing: DoingSuspend, Root: first.PID, RootStart: first.StartTime, Image: dir, Boot: bootID(), Digest: digest})
+		r, _ := recordOf(p, Record{Doing: DoingSuspend, Root: first.PID, RootStart: first.StartTime, Image: dir,
+			Boot: bootID(), Digest: digest})
 		b, err := json.Marshal(r)
 		if err == nil {
 			err = writeDurably(root, key(r.Identity.Token)+".json", b)
@@ -209,7 +211,8 @@ func (e *Env) resumed(p *process.Program) {
 	}
 }
 
-// CameBack says that a program that was thought suspended has its memory: it had not been released when both daemon and keeper died.
+// CameBack says that a program that was thought suspended has its memory: it had not been released when both daemon
+// and keeper died.
 func (e *Env) CameBack(p *process.Program) { e.resumed(p) }
 
 // Ended removes what is left of a program that ended while it was suspended: its record, and its image if that is in
@@ -267,7 +270,8 @@ func (e *Env) eachSuspended(f func(*Record)) {
 	}
 }
 
-// RecoverSuspended takes up suspended programs that no keeper knows of any more. What is left of those that have ended is removed.
+// RecoverSuspended takes up suspended programs that no keeper knows of any more. What is left of those that have
+// ended is removed.
 func (e *Env) RecoverSuspended(reg Registry) {
 	var dead, alive []*Record
 	e.eachSuspended(func(r *Record) {

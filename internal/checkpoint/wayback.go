@@ -12,8 +12,8 @@ import (
 	"holdfast/internal/process"
 )
 
-// checkWayBack refuses programs that could not come back once they have let go of their memory: they must hear the signal that wakes
-// them, find the daemon's socket, and be let in there. It is asked before anything is stopped.
+// checkWayBack refuses programs that could not come back once they have let go of their memory: they must hear the
+// signal that wakes them, find the daemon's socket, and be let in there. It is asked before anything is stopped.
 func (e *Env) checkWayBack(programs []*process.Program) error {
 	for _, p := range programs {
 		if err := e.wayBack(p); err != nil {
@@ -31,15 +31,20 @@ func (e *Env) wayBack(p *process.Program) error {
 		return nil // it has no conversation: freezing it names that
 	}
 	if peer.Self != id.PID {
-		return refusef(inside, "process %d has a PID namespace of its own, in which it is process %d: it could not be woken", id.PID, peer.Self)
+		return refusef(inside,
+			"process %d has a PID namespace of its own, in which it is process %d: it could not be woken", id.PID,
+			peer.Self)
 	}
 	for _, kind := range []string{"pid", "user"} {
 		same, err := sameLink(id.PID, "ns/"+kind)
 		if err != nil {
-			return refusef("run the daemon as root", "process %d: its %s namespace cannot be seen, so nobody knows whether it could come back: %v", id.PID, kind, err)
+			return refusef("run the daemon as root",
+				"process %d: its %s namespace cannot be seen, so nobody knows whether it could come back: %v", id.PID,
+				kind, err)
 		}
 		if !same {
-			return refusef(inside, "process %d has a %s namespace of its own: it could not come back to this daemon", id.PID, kind)
+			return refusef(inside, "process %d has a %s namespace of its own: it could not come back to this daemon",
+				id.PID, kind)
 		}
 	}
 	if err := sameUser(id, peer.UID); err != nil {
@@ -58,8 +63,8 @@ func sameLink(pid int, name string) (bool, error) {
 	return ours == its, err
 }
 
-// sameUser refuses a program whose control thread, which is the one that comes back, is not the user's any more that it was when
-// it said hello: neither socket nor daemon may let it in.
+// sameUser refuses a program whose control thread, which is the one that comes back, is not the user's any more that
+// it was when it said hello: neither socket nor daemon may let it in.
 func sameUser(id process.Identity, was int) error {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", id.PID, id.ControlTID))
 	if err != nil {
@@ -75,8 +80,9 @@ func sameUser(id process.Identity, was int) error {
 	}
 	for _, now := range []int{effective, fs} {
 		if now != was {
-			return refusef("start it as the user that it is to be, or let it become that user before its first CUDA call",
-				"process %d was user %d when it was first held and is user %d now: it could not come back to this daemon", id.PID, was, now)
+			return refusef("start it as that user, or let it become that user before its first CUDA call",
+				"process %d was user %d when it was first held and is user %d now: it could not come back to this daemon",
+				id.PID, was, now)
 		}
 	}
 	return nil
@@ -90,12 +96,15 @@ func (e *Env) findsSocket(pid int, remedy string) error {
 		return nil
 	}
 	var ours, its unix.Stat_t
-	err := errors.Join(err1, err2, unix.Stat(e.Socket, &ours), unix.Stat(fmt.Sprintf("/proc/%d/root%s", pid, e.Socket), &its))
+	err := errors.Join(err1, err2, unix.Stat(e.Socket, &ours), unix.Stat(fmt.Sprintf("/proc/%d/root%s", pid,
+		e.Socket), &its))
 	if err == nil && (ours.Dev != its.Dev || ours.Ino != its.Ino) {
 		err = errors.New("another file has its name there")
 	}
 	if err != nil {
-		return refusef(remedy, "process %d has a mount namespace or root directory of its own, and the daemon's socket %s cannot be seen from there: %v",
+		return refusef(remedy,
+			"process %d has a mount namespace or root directory of its own, "+
+				"and the daemon's socket %s cannot be seen from there: %v",
 			pid, e.Socket, err)
 	}
 	return nil

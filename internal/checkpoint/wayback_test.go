@@ -38,7 +38,8 @@ func saysHello(t *testing.T, pid, self int) *process.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := process.New(process.Identity{PID: pid, StartTime: start, ControlTID: pid}, "running", slog.New(slog.DiscardHandler))
+	p := process.New(process.Identity{PID: pid, StartTime: start, ControlTID: pid}, "running",
+		slog.New(slog.DiscardHandler))
 	if err := p.Attach(wire.NewConn(u), &wire.Hello{PID: uint32(self)}, page(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -191,8 +191,9 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	return st, nil
 }
 
-// Precheck refuses a tree of which it is known beforehand that Dump would not dump it, with the error that Dump would return: before
-// anything is taken apart for a dump. It also asks, until that has succeeded once, whether CRIU works here at all.
+// Precheck refuses a tree of which it is known beforehand that Dump would not dump it, with the error that Dump would
+// return: before anything is taken apart for a dump. It also asks, until that has succeeded once, whether CRIU works
+// here at all.
 func (t *Tool) Precheck(pid int) error {
 	if _, _, err := look(pid); err != nil {
 		return err
@@ -237,7 +238,8 @@ func look(pid int) (root procStat, pids []int, err error) {
 		}
 	}
 	if root.session == 0 { // as /proc has it; CRIU cannot dump a session it cannot name
-		return refuse("the leader of its session is outside of this PID namespace", "start it with holdfast run, or with setsid", nil)
+		return refuse("the leader of its session is outside of this PID namespace",
+			"start it with holdfast run, or with setsid", nil)
 	}
 	return root, pids, nil
 }

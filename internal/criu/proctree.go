@@ -119,8 +119,8 @@ func Tree(pid int) ([]int, error) {
 // errUnknown is a process of which only the number is known.
 var errUnknown = errors.New("it is not known when it started, so it cannot be told from another one with its number")
 
-// hold returns a pidfd of the process that got the number pid at start (clock ticks since boot), and an error that wraps
-// ESRCH if that has ended, whoever has its number now.
+// hold returns a pidfd of the process that got the number pid at start (clock ticks since boot), and an error that
+// wraps ESRCH if that has ended, whoever has its number now.
 func hold(pid int, start uint64) (fd int, err error) {
 	if start == 0 {
 		return -1, fmt.Errorf("process %d: %w", pid, errUnknown)
@@ -143,7 +143,8 @@ func hold(pid int, start uint64) (fd int, err error) {
 // held is one process of a tree.
 type held struct{ pid, fd int }
 
-// holdTree returns pidfds of the tree of the process that got the number pid at start, parents first. The caller closes them.
+// holdTree returns pidfds of the tree of the process that got the number pid at start, parents first. The caller
+// closes them.
 func holdTree(pid int, start uint64) (list []held, err error) {
 	fd, err := hold(pid, start)
 	if err != nil {
@@ -190,8 +191,8 @@ func Resume(pid int, start uint64) error {
 	return first
 }
 
-// Stop stops one process, that of number pid which started at start, and returns when none of its threads runs any more. If that takes
-// longer than the timeout it runs on.
+// Stop stops one process, that of number pid which started at start, and returns when none of its threads runs any
+// more. If that takes longer than the timeout it runs on.
 func Stop(pid int, start uint64, timeout time.Duration) error {
 	fd, err := hold(pid, start)
 	if err != nil {
@@ -236,8 +237,8 @@ func Continue(pid int, start uint64) error {
 }
 
 // Kill ends a whole tree, root first so that it starts nothing anew, and waits until every process is gone or a
-// zombie (which its parent must reap), at most for the timeout. Its root is the process that started at start; if that has
-// ended, or start is not known (0), nothing is killed and the error says so.
+// zombie (which its parent must reap), at most for the timeout. Its root is the process that started at start; if
+// that has ended, or start is not known (0), nothing is killed and the error says so.
 func Kill(pid int, start uint64, timeout time.Duration) error {
 	list, err := holdTree(pid, start)
 	if err != nil {

@@ -22,8 +22,8 @@ type RestoreOptions struct {
 	// child. Descriptors that were files are restored as files and need nothing here.
 	Stdio [3]*os.File
 
-	// Born, if not nil, is called once, while CRIU works, as soon as the root process exists: with the time at which it started
-	// (clock ticks since boot), which tells it from others that get its number later.
+	// Born, if not nil, is called once, while CRIU works, as soon as the root process exists: with the time at which
+	// it started (clock ticks since boot), which tells it from others that get its number later.
 	Born func(start uint64)
 
 	// Log gets CRIU's full log, whether or not the restore succeeds.
@@ -129,8 +129,8 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	return 0, e
 }
 
-// watchBirth looks out for a child of ours with the number pid, which was free, and tells born of it. The function that it returns ends
-// that; there is says that the child must be there by now.
+// watchBirth looks out for a child of ours with the number pid, which was free, and tells born of it. The function
+// that it returns ends that; there is says that the child must be there by now.
 func watchBirth(pid int, born func(start uint64)) (stop func(there bool)) {
 	if born == nil {
 		return func(bool) {}

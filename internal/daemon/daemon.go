@@ -54,8 +54,8 @@ type Config struct {
 	Version    string
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
 	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
-	Patience   time.Duration // how long a client waits for programs that do not come back; 0: checkpoint.DefaultPatience
-	Again      []string      // arguments with which the keeper starts the next daemon, should this one die; none: it does not
+	Patience   time.Duration // how long a client waits for programs that do not come back; 0: as usual
+	Again      []string      // arguments with which the keeper starts the next daemon; none: it does not
 	Log        *slog.Logger
 }
 
@@ -244,7 +244,8 @@ func (d *Daemon) converse(conn *wire.Conn) {
 	d.conversationOver(p)
 }
 
-// readopted takes note that a program has all its memory. One that was thought suspended was not yet when its daemon died.
+// readopted takes note that a program has all its memory. One that was thought suspended was not yet when its daemon
+// died.
 func (d *Daemon) readopted(p *process.Program) {
 	if p.State() != api.StateSuspended || !p.TryLock() {
 		return
@@ -651,7 +652,8 @@ func RunKeeper(dir string, next []string) error {
 	return keeper.Serve(ul, opt)
 }
 
-// runNext runs a daemon until it ends. If there is one by then, that one has the lock of the directory, and ours ends at once.
+// runNext runs a daemon until it ends. If there is one by then, that one has the lock of the directory, and ours ends
+// at once.
 func runNext(dir string, args []string) error {
 	log, err := os.OpenFile(filepath.Join(dir, LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// patient is a listener whose Accept fails only when it is closed. Whatever else goes wrong (no descriptor or memory is free,
-// mostly) may pass, and a daemon that takes no calls any more would leave everything that it holds to itself.
+// patient is a listener whose Accept fails only when it is closed. Whatever else goes wrong (no descriptor or memory
+// is free, mostly) may pass, and a daemon that takes no calls any more would leave everything that it holds to
+// itself.
 type patient struct {
 	net.Listener
 	log *slog.Logger

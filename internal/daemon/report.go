@@ -11,8 +11,8 @@ import (
 	"holdfast/internal/daemon/api"
 )
 
-// report writes the one line that the log has of an operation: at its end, who asked for what, and what came of it. A failure is an
-// error; a refusal, which has touched nothing, is a warning.
+// report writes the one line that the log has of an operation: at its end, who asked for what, and what came of it. A
+// failure is an error; a refusal, which has touched nothing, is a warning.
 func (d *Daemon) report(ctx context.Context, req, res any, took time.Duration, err error) {
 	what, target, attrs := describe(req)
 	if what == "" {
@@ -45,7 +45,8 @@ func describe(req any) (what, target string, attrs []slog.Attr) {
 	dir := func(d string) slog.Attr { return slog.String("dir", d) }
 	switch r := req.(type) {
 	case api.CheckpointRequest:
-		return "checkpoint", r.Target, []slog.Attr{slog.String("target", r.Target), dir(r.Dir), slog.Bool("gpu_only", r.GPUOnly), slog.Bool("leave_running", r.LeaveRunning)}
+		return "checkpoint", r.Target, []slog.Attr{slog.String("target", r.Target), dir(r.Dir), slog.Bool("gpu_only",
+			r.GPUOnly), slog.Bool("leave_running", r.LeaveRunning)}
 	case api.RestoreRequest:
 		return "restore", "", []slog.Attr{dir(r.Dir), slog.Bool("on_demand", r.OnDemand)}
 	case api.RollbackRequest:
@@ -71,10 +72,12 @@ func outcome(res any) []slog.Attr {
 	switch r := res.(type) {
 	case *api.CheckpointResult:
 		return []slog.Attr{slog.String("kind", r.Kind), slog.String("mode", r.Mode),
-			millis("stall", r.StallMS), bytes("bytes", r.Bytes), bytes("new", r.BytesNew), bytes("host_bytes", r.HostBytes),
+			millis("stall", r.StallMS), bytes("bytes", r.Bytes), bytes("new", r.BytesNew), bytes("host_bytes",
+				r.HostBytes),
 			slog.Int("mispredictions", r.Mispredictions)}
 	case *api.RestoreResult:
-		return []slog.Attr{slog.Int("pid", r.PID), slog.String("name", r.Name), slog.String("source", r.Source), bytes("bytes", r.Bytes),
+		return []slog.Attr{slog.Int("pid", r.PID), slog.String("name", r.Name), slog.String("source", r.Source),
+			bytes("bytes", r.Bytes),
 			bytes("filled", r.BytesFilled), bytes("missing", r.Missing)}
 	case *api.RollbackResult:
 		return []slog.Attr{millis("stall", r.StallMS), bytes("bytes", r.Bytes), bytes("filled", r.BytesFilled)}

@@ -23,8 +23,10 @@ func TestReport(t *testing.T) {
 		want     []string
 	}{
 		{
-			api.CheckpointRequest{Target: "train", Dir: "/img"}, &api.CheckpointResult{PID: 9, Name: "train", Mode: "stage", StallMS: 12.5, Bytes: 1000}, nil,
-			[]string{"level=INFO", "msg=checkpoint", "target=train", "dir=/img", "client=77", "uid=5", "took=2s", "outcome=done", "pid=9", "name=train", "mode=stage", "stall=12.5ms", "bytes=1000"},
+			api.CheckpointRequest{Target: "train", Dir: "/img"}, &api.CheckpointResult{PID: 9, Name: "train",
+				Mode: "stage", StallMS: 12.5, Bytes: 1000}, nil,
+			[]string{"level=INFO", "msg=checkpoint", "target=train", "dir=/img", "client=77", "uid=5", "took=2s",
+				"outcome=done", "pid=9", "name=train", "mode=stage", "stall=12.5ms", "bytes=1000"},
 		},
 		{
 			api.RestoreRequest{Dir: "/img"}, (*api.RestoreResult)(nil), errors.New("no memory"),
@@ -34,8 +36,10 @@ func TestReport(t *testing.T) {
 			api.SuspendRequest{Target: "train"}, (*api.SuspendResult)(nil), &checkpoint.Refused{Reason: "it cannot"},
 			[]string{"level=WARN", "msg=suspend", "to=host", "outcome=refused", `err="it cannot"`},
 		},
-		{api.ResumeRequest{Target: "train"}, &api.ResumeResult{PID: 9, Bytes: 8}, nil, []string{"level=INFO", "msg=resume", "bytes=8"}},
-		{api.RollbackRequest{Target: "train", Dir: "/img"}, (*api.RollbackResult)(nil), &api.Error{Code: "busy", Message: "later"}, []string{"level=WARN", "msg=rollback", "outcome=busy"}},
+		{api.ResumeRequest{Target: "train"}, &api.ResumeResult{PID: 9, Bytes: 8}, nil, []string{"level=INFO",
+			"msg=resume", "bytes=8"}},
+		{api.RollbackRequest{Target: "train", Dir: "/img"}, (*api.RollbackResult)(nil), &api.Error{Code: "busy",
+			Message: "later"}, []string{"level=WARN", "msg=rollback", "outcome=busy"}},
 		{api.WaitRequest{PID: 9}, &api.WaitResult{}, nil, nil},
 	} {
 		var text strings.Builder

@@ -205,7 +205,8 @@ func (d *Daemon) wait(ctx context.Context, req api.WaitRequest, _ checkpoint.Pro
 	}
 }
 
-func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress checkpoint.Progress) (out *api.SuspendResult, err error) {
+func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
+	progress checkpoint.Progress) (out *api.SuspendResult, err error) {
 	to := req.To
 	if to == "" {
 		to = checkpoint.ToHost
@@ -242,7 +243,8 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress c
 	return &api.SuspendResult{PID: group[0].Identity().PID, To: to, BytesFreed: res.BytesFreed, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest, progress checkpoint.Progress) (out *api.ResumeResult, err error) {
+func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
+	progress checkpoint.Progress) (out *api.ResumeResult, err error) {
 	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateSuspended)
 	if err != nil {
 		return nil, err
@@ -258,7 +260,8 @@ func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest, progress che
 	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-// watchSuspended cleans up after a program that ends while it is suspended: it has no conversation whose end would tell.
+// watchSuspended cleans up after a program that ends while it is suspended: it has no conversation whose end would
+// tell.
 func (d *Daemon) watchSuspended(p *process.Program) {
 	if err := process.AwaitEnd(p.Identity()); err != nil {
 		p.Log().Error("the end of a suspended program would not be noticed", "err", err)

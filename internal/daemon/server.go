@@ -183,10 +183,11 @@ func (d *Daemon) env() *checkpoint.Env {
 	}
 }
 
-// lockGroup takes the operation locks of all held programs of a process tree, which must be
-// running (or in the state that from says), and sets their state. done ends the operation, with its error: it puts the state
-// back unless the operation has set another. Programs that are still on their way back stay locked until they are there.
-func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program, done func(error), err error) {
+// lockGroup takes the operation locks of all held programs of a process tree, which must be running (or in the state
+// that from says), and sets their state. done ends the operation, with its error: it puts the state back unless the
+// operation has set another. Programs that are still on their way back stay locked until they are there.
+func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program,
+	done func(error), err error) {
 	p, err := d.await(ctx, target)
 	if err != nil {
 		return nil, nil, err
@@ -248,7 +249,8 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 	return group, done, nil
 }
 
-func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, progress checkpoint.Progress) (out *api.CheckpointResult, err error) {
+func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
+	progress checkpoint.Progress) (out *api.CheckpointResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
@@ -281,7 +283,8 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, prog
 	return out, nil
 }
 
-func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest, progress checkpoint.Progress) (out *api.RollbackResult, err error) {
+func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
+	progress checkpoint.Progress) (out *api.RollbackResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}

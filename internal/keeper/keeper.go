@@ -139,8 +139,8 @@ type Listener interface {
 // Options of a keeper.
 type Options struct {
 	Path string // of the socket, which is removed at the end; "": left alone
-	// Next starts a daemon and returns when that has ended. It is called when nobody is connected and an urgent entry is held;
-	// nil: somebody else sees to that.
+	// Next starts a daemon and returns when that has ended. It is called when nobody is connected and an urgent entry
+	// is held; nil: somebody else sees to that.
 	Next func() error
 	// Pause is how long a keeper waits at first before it calls Next again; 0: a second.
 	Pause time.Duration
@@ -196,9 +196,11 @@ const (
 	lastWait  = 500 * time.Millisecond
 )
 
-// Transient says of an error of accept that it may go away: no descriptor or memory is free just now, or the caller has left.
+// Transient says of an error of accept that it may go away: no descriptor or memory is free just now, or the caller
+// has left.
 func Transient(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR, unix.EAGAIN} {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR,
+		unix.EAGAIN} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -213,7 +215,8 @@ func (s *server) over(err error) bool {
 	return s.ended && errors.Is(err, net.ErrClosed)
 }
 
-// stays reports whether the keeper goes on although accept fails. What it holds would be lost with it, whatever the error.
+// stays reports whether the keeper goes on although accept fails. What it holds would be lost with it, whatever the
+// error.
 func (s *server) stays(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +265,8 @@ func (s *server) callNext() {
 	pause := cmp.Or(s.opt.Pause, time.Second)
 	for wait := pause; ; wait = min(2*wait, longest) {
 		begun := time.Now()
-		// It returns when that daemon has ended. What is wrong with it stands in its log, and another one may do better.
+		// It returns when that daemon has ended. What is wrong with it stands in its log, and another one may do
+		// better.
 		_ = s.opt.Next()
 		if time.Since(begun) > settled {
 			wait = pause

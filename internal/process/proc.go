@@ -36,9 +36,10 @@ func Identify(h *wire.Hello, pid int, token [16]byte) (Identity, error) {
 	return id, nil
 }
 
-// wake sends the signal that a released program waits for, and reports whether it did. The signal must not be sent to one that does
-// not wait: it would stay pending, and end the wait that comes with the next release. So without force nothing is sent
-// to a control thread that is not seen waiting, and never a second one to one that has not taken the first.
+// wake sends the signal that a released program waits for, and reports whether it did. The signal must not be sent to
+// one that does not wait: it would stay pending, and end the wait that comes with the next release. So without force
+// nothing is sent to a control thread that is not seen waiting, and never a second one to one that has not taken the
+// first.
 func wake(id Identity, force bool) (sent bool, err error) {
 	if id.StartTime != 0 && !Alive(id.PID, id.StartTime) {
 		return false, unix.ESRCH

@@ -99,7 +99,8 @@ func TestNoWayBack(t *testing.T) {
 	}
 }
 
-// A program in a mount namespace of its own cannot be dumped, which is known before it is frozen. It can be suspended: it sees our socket.
+// A program in a mount namespace of its own cannot be dumped, which is known before it is frozen. It can be
+// suspended: it sees our socket.
 func TestOwnMounts(t *testing.T) {
 	s := newSite(t)
 	r := s.tellerBy("teller", []string{"unshare", "--mount"})
@@ -107,7 +108,8 @@ func TestOwnMounts(t *testing.T) {
 	r.tell("alloc 2")
 	r.tell("fill 1")
 	sum := r.tell("sum")
-	if text := s.fails(1, "checkpoint", "teller", "-o", s.path("img"), "--leave-running"); !strings.Contains(text, "mnt namespace") {
+	if text := s.fails(1, "checkpoint", "teller", "-o", s.path("img"), "--leave-running"); !strings.Contains(text,
+		"mnt namespace") {
 		t.Errorf("it does not say why:\n%s", text)
 	}
 	if !strings.Contains(s.log(), "outcome=refused") {
@@ -140,7 +142,8 @@ func TestStoppedOnItsWayBack(t *testing.T) {
 		if p := s.process("teller"); p == nil || p.State != api.StateRestoring {
 			t.Fatalf("ps: %+v", p)
 		}
-		if text := s.fails(1, "resume", "teller"); !strings.Contains(text, "busy") && !strings.Contains(text, "is restoring") {
+		if text := s.fails(1, "resume", "teller"); !strings.Contains(text, "busy") && !strings.Contains(text,
+			"is restoring") {
 			t.Errorf("another resume says:\n%s", text)
 		}
 		syscall.Kill(pid, syscall.SIGCONT)
@@ -317,7 +320,8 @@ func TestRollbackCutShort(t *testing.T) {
 			s.killDaemon()
 			<-ended
 			if kind == "variables" {
-				s.until("the program is ended, or was not touched", func() bool { return !r.running() || !stopped(pid) && r.tell("sum") == second })
+				s.until("the program is ended, or was not touched",
+					func() bool { return !r.running() || !stopped(pid) && r.tell("sum") == second })
 				return
 			}
 			if got := r.tell("sum"); got != first && got != second {
