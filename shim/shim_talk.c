@@ -807,16 +807,21 @@ static CUresult map_block(struct hf_block *b)
 	return CUDA_SUCCESS;
 }
 
+/* The signals that wake a released program. */
+static sigset_t wakes(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMAX - HF_SIGNAL_OFFSET);
+	sigaddset(&set, SIGRTMAX - HF_RUN_OFFSET);
+	return set;
+}
+
 static bool release(uint64_t seq)
 {
 	if (state != FROZEN)
 		return failed(seq, HF_FAILED_STATE, 0, "RELEASE: the program is not frozen");
 	hf_tap_detach(); /* it is somebody's memory */
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGRTMAX - HF_SIGNAL_OFFSET);
-	while (sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) > 0)
-		; /* sent before there was anything to wake for */
 	uint64_t start = hf_now();
 	struct hf_msg_released m = { 0, 0, 0 };
 	CUresult r = CUDA_SUCCESS;
@@ -871,6 +876,9 @@ static bool release(uint64_t seq)
 	pthread_mutex_unlock(&box_lock);
 	fork_prepare(); /* its order is that of the locks */
 	holds_all = true;
+	sigset_t set = wakes();
+	while (sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) > 0)
+		; /* sent before there was anything to wake for */
 	m.nanos = hf_now() - start;
 	uint8_t p[128];
 	return send_packet(p, hf_put_released(p, sizeof p, seq, &m), -1);
@@ -1348,11 +1356,8 @@ static void nap(unsigned ms) { nanosleep(&(struct timespec){ ms / 1000, (long)(m
 /* Released: waits to be woken, then for the daemon; true once it talks to us. */
 static bool wait_for_return(void)
 {
-	sigset_t set;
+	sigset_t set = wakes();
 	siginfo_t info;
-	sigemptyset(&set);
-	sigaddset(&set, SIGRTMAX - HF_SIGNAL_OFFSET);
-	sigaddset(&set, SIGRTMAX - HF_RUN_OFFSET);
 	for (int n; (n = sigwaitinfo(&set, &info)) != SIGRTMAX - HF_SIGNAL_OFFSET;) {
 		if (n < 0 && errno != EINTR)
 			return false;

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/internal/checkpoint"
 	"holdfast/internal/client"
 	"holdfast/internal/daemon"
 	"holdfast/internal/daemon/api"
@@ -23,11 +24,15 @@ has held nothing for a while; this verb runs it in the foreground, logging to
 standard error, for instance as a service.
 
 Its death takes no program with it. Programs run on, and the next daemon takes them
-over. Only the same user, or root, may talk to it.`
+over. A program that stood still just then, without its memory,
+	cannot wait for somebody to start one: a second process, which
+keeps that memory, does it with the arguments of this one, and lets it log to daemon.log in the runtime directory. With
+--supervised it does not. Only the same user, or root, may talk to the daemon.`
 
 func (a *app) daemonVerb() *cobra.Command {
-	var keep, idle time.Duration
+	var keep, idle, patience time.Duration
 	var level string
+	var supervised bool
 	cmd := &cobra.Command{
 		Use:   "daemon",
 		Short: "Hold programs (started on demand)",
@@ -40,11 +45,20 @@ func (a *app) daemonVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.daemon(cmd.Context(), daemon.Config{Keep: keep, Idle: idle, Log: log})
+			cfg := daemon.Config{Keep: keep, Idle: idle, Patience: patience, Log: log}
+			if !supervised {
+				cfg.Again = []string{"daemon", "--dir", a.runtimeDir(), "--keep", keep.String(), "--idle",
+					idle.String(),
+					"--patience", patience.String(), "--log-level", level, fmt.Sprintf("--json=%t", a.json)}
+			}
+			return a.daemon(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().DurationVar(&keep, "keep", 30*time.Second, "how long the GPU memory of a program that ended is kept for a warm restore")
 	cmd.Flags().DurationVar(&idle, "idle", time.Minute, "end after so long with nothing to hold (0: never)")
+	cmd.Flags().DurationVar(&patience, "patience", checkpoint.DefaultPatience,
+		"how long a failed operation waits for its program to come back; that is tried on afterwards, too")
+	cmd.Flags().BoolVar(&supervised, "supervised", false, "somebody else starts the next daemon when this one dies")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	registerValues(cmd, "log-level", "debug", "info", "warn", "error")
 	cmd.AddCommand(a.daemonStopVerb())

@@ -4,13 +4,14 @@
 // and writes what comes out with package image.
 //
 // Two rules shape every function here. A program survives a failure: whatever was begun is
-// undone in reverse order, with a context of its own, and the program runs on. And the
+// undone in reverse order, and that is tried until the program runs or is gone (comeback.go). And the
 // daemon survives its own death: before a program lets go of its memory, the keeper holds
 // the descriptors and a record of what is going on ([Record]), from which the next
 // daemon brings the program back.
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/internal/criu"
 	"holdfast/internal/cuda"
@@ -39,8 +42,11 @@ type Env struct {
 	GPUs      GPUs
 	Keeper    func() (*keeper.Client, error)
 	CRIU      func() (*criu.Tool, error)
-	Libraries []string // of ours, mapped by programs: images carry them
-	Tool      string   // "holdfast VERSION", for manifests
+	Dir       string        // runtime directory: records of suspended programs; "": none are kept
+	Socket    string        // to which programs come back; "": not looked at
+	Patience  time.Duration // how long an operation that failed waits for its programs to come back; 0: DefaultPatience
+	Libraries []string      // of ours, mapped by programs: images carry them
+	Tool      string        // "holdfast VERSION", for manifests
 	Log       *slog.Logger
 }
 
@@ -118,8 +124,15 @@ const calmLimit = 2 * time.Second
 // watchLimit bounds how long a checkpoint prepares for copying on write that nobody asked for: a program that does not answer is the freeze's to name.
 const watchLimit = time.Minute
 
-// undoTimeout bounds what brings a program back after a failure.
-const undoTimeout = 2 * time.Minute
+// DefaultPatience is how long an operation that failed waits for its programs to come back.
+const DefaultPatience = 2 * time.Minute
+
+func (e *Env) patience() time.Duration { return cmp.Or(e.Patience, DefaultPatience) }
+
+// undo is a context for undoing what a client has begun, which may have left by now.
+func (e *Env) undo(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), e.patience())
+}
 
 // Result of a checkpoint.
 type Result struct {
@@ -217,12 +230,20 @@ func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt O
 	if err != nil {
 		return nil, err
 	}
+	if !opt.GPUOnly {
+		if err := e.checkWayBack(programs); err != nil {
+			return nil, err
+		}
+	}
 	c := &capture{env: e, programs: programs, opt: opt, res: &Result{Kind: image.KindFull, Warnings: warnings}}
 	if opt.GPUOnly {
 		c.res.Kind = image.KindGPUOnly
 	} else {
 		if c.criu, err = e.CRIU(); err != nil {
 			return nil, err
+		}
+		if err := c.criu.Precheck(programs[0].Identity().PID); err != nil {
+			return nil, precheckRefused(err)
 		}
 		if c.driver, err = e.GPUs.Driver(programs[0].Identity().GPU); err != nil {
 			return nil, err
@@ -390,10 +411,17 @@ func (c *capture) run(ctx context.Context) error {
 		err = c.t.do("commit", c.commit)
 	}
 	if err != nil {
-		return c.lost(ctx, err)
+		return c.lost(err)
 	}
 	if !c.opt.LeaveRunning {
-		return c.t.do("kill", func() error { return criu.Kill(c.programs[0].Identity().PID, 10*time.Second) })
+		root := c.programs[0].Identity()
+		return c.t.do("kill", func() error {
+			err := criu.Kill(root.PID, root.StartTime, 10*time.Second)
+			if errors.Is(err, unix.ESRCH) {
+				return nil // somebody else was faster
+			}
+			return err
+		})
 	}
 	return nil
 }
@@ -469,7 +497,7 @@ func (c *capture) stalled(ctx context.Context) error {
 		calm = 0 // they may wait for each other
 	}
 	start := time.Now()
-	stood, err := freezeCalm(ctx, c.programs, c.opt.Timeout, calm)
+	stood, err := c.env.freezeCalm(ctx, c.programs, c.opt.Timeout, calm)
 	if err != nil {
 		return err
 	}
@@ -484,14 +512,14 @@ func (c *capture) stalled(ctx context.Context) error {
 	if c.opt.GPUOnly {
 		err := c.captureFrozen(ctx)
 		for i := range c.watches {
-			bad := c.arm(ctx, i)
+			bad := c.arm(ctx, ctx, i)
 			if bad != nil && c.opt.Mode == snapshot.Auto { // what is written unasked is found by its digest
 				c.env.Log.Warn("not prepared for running again", "pid", c.programs[i].Identity().PID, "err", bad)
 				continue
 			}
 			err = errors.Join(err, bad)
 		}
-		return errors.Join(err, c.t.do("thaw", func() error { return thaw(ctx, c.programs) }))
+		return errors.Join(err, c.t.do("thaw", func() error { return c.env.thaw(ctx, c.programs) }))
 	}
 	return c.whole(ctx)
 }
@@ -499,23 +527,22 @@ func (c *capture) stalled(ctx context.Context) error {
 // whole captures the memory and dumps the process tree. The memory is ours as much as the programs': while
 // it is captured, they let go of it and the driver takes their contexts down.
 func (c *capture) whole(ctx context.Context) error {
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	undo, cancel := c.env.undo(ctx)
 	defer cancel()
-	k, err := c.env.Keeper()
-	if err == nil {
-		err = c.t.do("keep", func() error { return keepAll(k, c.programs) })
-	}
-	if err != nil {
-		return errors.Join(err, thaw(undo, c.programs))
+	if err := c.t.do("keep", func() error { return c.env.keepAll(c.programs, DoingCheckpoint) }); err != nil {
+		return errors.Join(err, c.env.thaw(undo, c.programs))
 	}
 	captured := make(chan error, 1)
 	go func() { captured <- c.captureFrozen(ctx) }()
-	err = c.takeDown(undo)
+	err := c.takeDown(undo)
 	if err = errors.Join(err, <-captured); err == nil {
 		err = c.dump(ctx)
 	}
 	if err != nil || c.opt.LeaveRunning {
-		err = errors.Join(err, c.t.do("come back", func() error { return c.env.comeBack(undo, k, c.driver, c.programs, &c.t, c.rearm(ctx)) }))
+		err = errors.Join(err, c.t.do("come back", func() error {
+			return c.env.comeBack(c.programs, &c.t,
+				c.rearm(ctx))
+		}))
 	}
 	return err
 }
@@ -554,20 +581,13 @@ func (c *capture) dump(ctx context.Context) error {
 
 // lost undoes a checkpoint that failed after the dump of a program that was to be
 // killed: the image is no good, so the program runs on.
-func (c *capture) lost(ctx context.Context, cause error) error {
+func (c *capture) lost(cause error) error {
 	if c.opt.LeaveRunning {
 		return cause
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
-	k, err := c.env.Keeper()
-	if err == nil {
-		err = criu.Resume(c.programs[0].Identity().PID)
-	}
-	if err == nil {
-		err = c.env.comeBack(undo, k, c.driver, c.programs, &c.t, nil)
-	}
-	return errors.Join(cause, err)
+	root := c.programs[0].Identity()
+	err := criu.Resume(root.PID, root.StartTime)
+	return errors.Join(cause, err, c.env.comeBack(c.programs, &c.t, nil))
 }
 
 func parallel(programs []*process.Program, f func(*process.Program) error) error {
@@ -582,14 +602,15 @@ func parallel(programs []*process.Program, f func(*process.Program) error) error
 
 // freeze freezes all programs or none. A client that goes away does not end it: it is bounded by timeout, and the
 // program must be known to be frozen or not.
-func freeze(ctx context.Context, programs []*process.Program, timeout time.Duration) error {
-	_, err := freezeCalm(ctx, programs, timeout, 0)
+func (e *Env) freeze(ctx context.Context, programs []*process.Program, timeout time.Duration) error {
+	_, err := e.freezeCalm(ctx, programs, timeout, 0)
 	return err
 }
 
 // freezeCalm lets a program run on for calm first, until it has just waited for the device: then little of its work is under way, which would
 // only make the stall longer. It says how long the longest of the programs has stood still.
-func freezeCalm(ctx context.Context, programs []*process.Program, timeout, calm time.Duration) (stood time.Duration, err error) {
+func (e *Env) freezeCalm(ctx context.Context, programs []*process.Program, timeout,
+	calm time.Duration) (stood time.Duration, err error) {
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+calm+5*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -610,83 +631,27 @@ func freezeCalm(ctx context.Context, programs []*process.Program, timeout, calm 
 	if err == nil {
 		return stood, nil
 	}
-	return 0, errors.Join(err, thaw(ctx, frozen))
+	return 0, errors.Join(err, e.thaw(ctx, frozen))
 }
 
 // thaw opens the gates, whatever has become of ctx.
-func thaw(ctx context.Context, programs []*process.Program) error { return thawWith(ctx, programs, 0) }
+func (e *Env) thaw(ctx context.Context, programs []*process.Program) error {
+	return e.thawWith(ctx, programs, 0)
+}
 
-// thawWith opens the gates with the flags of wire.Thaw.
-func thawWith(ctx context.Context, programs []*process.Program, flags uint32) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+// thawWith opens the gates with the flags of wire.Thaw. A program that does not answer in time does it when it can.
+func (e *Env) thawWith(ctx context.Context, programs []*process.Program, flags uint32) error {
+	ctx, cancel := e.undo(ctx)
 	defer cancel()
-	return parallel(programs, func(p *process.Program) error {
-		err := p.Thaw(ctx, flags)
-		var r *process.Refusal
-		if errors.As(err, &r) && r.Failed.Code == wire.FailedState {
-			return nil // it was open
-		}
-		return err
-	})
+	return parallel(programs, func(p *process.Program) error { return open(ctx, p, flags) })
 }
 
-// comeBack brings released programs back to where they were, from any state after the
-// keeper has their descriptors. What fails is tried again until ctx ends: another
-// program may have taken the device memory that the driver needs, and may give it back.
-// before, if not nil, is called of each program that has its memory again and is about to run.
-func (e *Env) comeBack(ctx context.Context, k *keeper.Client, drv cuda.Driver, programs []*process.Program, t *timeline, before func(context.Context, *process.Program) error) error {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := e.comeBackOnce(ctx, k, drv, programs, t, before)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		for _, p := range programs {
-			if pid := p.Identity().PID; !process.Alive(pid, 0) {
-				return fmt.Errorf("process %d: %w: %v", pid, process.ErrGone, err)
-			}
-		}
-		e.Log.Warn("a program does not come back yet", "pid", programs[0].Identity().PID, "err", err)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return err
-		}
+// open opens the gate of one program.
+func open(ctx context.Context, p *process.Program, flags uint32) error {
+	err := p.Thaw(ctx, flags)
+	var r *process.Refusal
+	if errors.As(err, &r) && r.Failed.Code == wire.FailedState {
+		return nil // it was open
 	}
-}
-
-// comeBackOnce does what is left to do of comeBack.
-func (e *Env) comeBackOnce(ctx context.Context, k *keeper.Client, drv cuda.Driver, programs []*process.Program, t *timeline, before func(context.Context, *process.Program) error) error {
-	return parallel(programs, func(p *process.Program) error {
-		id := p.Identity()
-		start := time.Now()
-		if err := e.driverRestore(drv, p); err != nil {
-			return err
-		}
-		t.add("  driver restore", time.Since(start), true)
-		start = time.Now()
-		// A program that was not released yet, or whose last daemon died before it was, comes back by itself.
-		if err := p.Wake(ctx); err != nil {
-			return err
-		}
-		t.add("  wake", time.Since(start), true)
-		if p.NeedsMemory() {
-			start = time.Now()
-			if _, err := p.Remap(ctx, false); err != nil {
-				return err
-			}
-			t.add("  map", time.Since(start), true)
-		}
-		// From here on the program has its memory: should we die, it opens its gate by itself.
-		if err := k.Delete(key(id.Token)); err != nil {
-			return err
-		}
-		if before != nil {
-			if err := before(ctx, p); err != nil {
-				e.Log.Warn("not prepared for running again", "pid", id.PID, "err", err)
-			}
-		}
-		return thaw(ctx, []*process.Program{p})
-	})
+	return err
 }

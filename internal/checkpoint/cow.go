@@ -78,15 +78,16 @@ func (c *capture) rearm(ctx context.Context) func(context.Context, *process.Prog
 				if err := w.attach(now); err != nil {
 					return err
 				}
-				return c.arm(ctx, i)
+				return c.arm(now, ctx, i)
 			}
 		}
 		return nil
 	}
 }
 
-// arm makes the work of a captured program ask from its thaw on, and wait while ctx lasts.
-func (c *capture) arm(ctx context.Context, program int) error {
+// arm makes the work of a captured program ask from its thaw on, and wait while ctx lasts. now is for the asking
+// itself.
+func (c *capture) arm(now, ctx context.Context, program int) error {
 	where := map[place]regionOf[*deviceSnapshot]{}
 	for _, d := range c.snaps {
 		for i, ref := range d.refs {
@@ -123,12 +124,12 @@ func (c *capture) arm(ctx context.Context, program int) error {
 			}
 		}()
 	}
-	return w.arm(ctx, wire.AskWrites, g)
+	return w.arm(now, wire.AskWrites, g)
 }
 
 // unwatch lets the programs run as they did before.
 func (c *capture) unwatch(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	ctx, cancel := c.env.undo(ctx)
 	defer cancel()
 	for _, w := range c.watches {
 		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {

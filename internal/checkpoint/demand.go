@@ -38,7 +38,7 @@ func (r *restoration) onDemand(ctx context.Context) error {
 			p.SetMissing(func() uint64 { return missing(fills) })
 		}
 		if err == nil {
-			err = r.t.do("thaw", func() error { return thaw(ctx, r.programs) })
+			err = r.t.do("thaw", func() error { return r.env.thaw(ctx, r.programs) })
 		}
 		if err == nil {
 			r.res.Missing = missing(fills)

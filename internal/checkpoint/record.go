@@ -1,9 +1,9 @@
 package checkpoint
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holdfast/internal/criu"
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/keeper"
 	"holdfast/internal/process"
 )
@@ -21,16 +24,22 @@ const (
 	DoingCheckpoint = "checkpoint" // its life goes on in the process that it is
 	DoingRestore    = "restore"    // it comes from an image: if that fails it can be tried again
 	DoingSuspend    = "suspend"    // it stays released until it is resumed
+	DoingRollback   = "rollback"   // its memory is being overwritten, and it is stopped meanwhile
 )
 
-// A Record is what the keeper has about a program that has no memory mapped: enough for
+// A Record is what the keeper has about a program that has no memory mapped, or the wrong one: enough for
 // another daemon to bring it back.
 type Record struct {
 	Identity process.Identity `json:"identity"`
 	Doing    string           `json:"doing"`
 	Root     int              `json:"root"` // of its process tree
-	Image    string           `json:"image,omitempty"`
-	Allocs   []AllocRecord    `json:"allocs"`
+	// RootStart is when the root started. 0: a restore that has not made it yet.
+	RootStart uint64        `json:"root_start,omitempty"`
+	Image     string        `json:"image,omitempty"`
+	Filled    bool          `json:"filled,omitempty"` // a rollback: the memory is that of the image
+	Boot      string        `json:"boot,omitempty"`   // of the kernel; in the file of a suspended program
+	Digest    string        `json:"digest,omitempty"` // of the image; likewise
+	Allocs    []AllocRecord `json:"allocs"`
 }
 
 // AllocRecord is a process.Alloc without its descriptor.
@@ -45,17 +54,36 @@ type AllocRecord struct {
 
 func key(token [16]byte) string { return hex.EncodeToString(token[:]) }
 
-func keepAll(k *keeper.Client, programs []*process.Program) error {
-	for _, p := range programs {
-		if err := keep(k, p, DoingCheckpoint, programs[0].Identity().PID); err != nil {
+// keepAll hands the memory of programs of one process tree, its root first, to the keeper: all or none.
+func (e *Env) keepAll(programs []*process.Program, doing string) error {
+	root := programs[0].Identity()
+	for i, p := range programs {
+		if err := e.keep(p, Record{Doing: doing, Root: root.PID, RootStart: root.StartTime,
+			Image: p.Image()}); err != nil {
+			for _, q := range programs[:i] {
+				err = errors.Join(err, e.unkeep(q))
+			}
 			return err
 		}
 	}
 	return nil
 }
 
-func keep(k *keeper.Client, p *process.Program, doing string, root int) error {
-	r := Record{Identity: p.Identity(), Doing: doing, Root: root, Image: p.Image()}
+// keep hands the memory of a program to the keeper, with r completed.
+func (e *Env) keep(p *process.Program, r Record) error {
+	k, err := e.Keeper()
+	if err != nil {
+		return err
+	}
+	r, files := recordOf(p, r)
+	if r.Doing == DoingSuspend {
+		return k.Put(key(r.Identity.Token), r, files)
+	}
+	return k.PutUrgent(key(r.Identity.Token), r, files)
+}
+
+func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
+	r.Identity = p.Identity()
 	files := map[uint64]*os.File{}
 	for _, a := range p.Allocs() {
 		r.Allocs = append(r.Allocs, AllocRecord{a.ID, a.VA, a.Size, a.Device, a.Kind, a.Used})
@@ -63,114 +91,154 @@ func keep(k *keeper.Client, p *process.Program, doing string, root int) error {
 			files[a.ID] = a.File
 		}
 	}
-	return k.Put(key(r.Identity.Token), r, files)
+	return r, files
+}
+
+// allocs are those of r, with their descriptors from files, which are taken out of it.
+func (r *Record) allocs(files map[uint64]*os.File) []*process.Alloc {
+	var list []*process.Alloc
+	for _, a := range r.Allocs {
+		list = append(list, &process.Alloc{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Kind: a.Kind,
+			Used: a.Used, File: files[a.ID]})
+		delete(files, a.ID)
+	}
+	return list
+}
+
+// unkeep makes the keeper let go of what it has of a program.
+func (e *Env) unkeep(p *process.Program) error {
+	k, err := e.Keeper()
+	if err != nil {
+		return err
+	}
+	return Forget(k, p)
 }
 
 // Forget makes the keeper let go of what it has of a program that has ended.
 func Forget(k *keeper.Client, p *process.Program) error { return k.Delete(key(p.Identity().Token)) }
 
+// A Registry is told of programs that an earlier daemon left.
+type Registry struct {
+	// Register is called with a program before it is woken, so that its conversation finds it. It returns an error
+	// for a program that is there already.
+	Register func(*process.Program) error
+	// Suspended is called of a registered program that stays suspended.
+	Suspended func(*process.Program)
+	// Gone is called, with its operation lock held, of a registered program that has ended before it was brought back.
+	Gone func(*process.Program)
+}
+
 // Recover looks at what an earlier daemon left with the keeper and begins to bring every
-// program back to life; it does not wait until they are. register is called with a program before it is woken, so that its
-// conversation finds it; it returns an error for a program that is there already.
-func (e *Env) Recover(ctx context.Context, k *keeper.Client, register func(*process.Program) error) error {
+// program back to life; it does not wait until they are.
+func (e *Env) Recover(k *keeper.Client, reg Registry) error {
 	keys, err := k.List()
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		log := e.Log.With("entry", key)
-		if err := e.recoverOne(ctx, k, key, register, log); err != nil {
+		if err := e.recoverOne(k, key, reg, log); err != nil {
 			log.Error("a program of an earlier daemon could not be brought back", "err", err)
 		}
 	}
 	return nil
 }
 
-func (e *Env) recoverOne(ctx context.Context, k *keeper.Client, key string, register func(*process.Program) error, log *slog.Logger) error {
+func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.Logger) error {
 	entry, err := k.Get(key)
 	if err != nil {
 		return err
 	}
+	defer entry.Close() // what is not given on
 	var r Record
 	if err := json.Unmarshal(entry.Record, &r); err != nil {
-		entry.Close()
 		return fmt.Errorf("record: %w", err)
 	}
 	id := r.Identity
-	if !process.Alive(id.PID, id.StartTime) && !(r.Doing == DoingRestore && process.Alive(id.PID, 0)) {
-		entry.Close()
-		log.Info("the program has ended meanwhile", "pid", id.PID)
-		return k.Delete(key)
-	}
-	if r.Doing == DoingRestore {
-		// Its memory may not be whole. The image is: it can be restored again.
-		entry.Close()
-		log.Warn("a restore was cut short: its process is ended; restore the image again", "pid", id.PID, "image", r.Image)
-		if err := criu.Kill(r.Root, 10*time.Second); err != nil {
+	switch {
+	case r.Doing == DoingRestore:
+		if err := endRestore(&r, log); err != nil {
 			return err
 		}
 		return k.Delete(key)
+	case !process.Alive(id.PID, id.StartTime):
+		log.Info("the program has ended meanwhile", "pid", id.PID)
+		e.dropSuspended(&r)
+		return k.Delete(key)
 	}
-	p := process.New(id, "restoring", e.Log)
+	p := process.New(id, api.StateRestoring, e.Log)
 	p.SetImage(r.Image)
-	var allocs []*process.Alloc
-	for _, a := range r.Allocs {
-		allocs = append(allocs, &process.Alloc{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Kind: a.Kind, Used: a.Used, File: entry.Files[a.ID]})
-		delete(entry.Files, a.ID)
+	p.Adopt(r.allocs(entry.Files))
+	if r.Doing == DoingRollback {
+		return e.endRollback(&r, p, reg)
 	}
-	entry.Close()
-	p.Adopt(allocs)
-	if err := register(p); err != nil {
+	if err := reg.Register(p); err != nil {
 		// It has come to us by itself, so it was not released: it has its memory.
 		p.Drop()
 		log.Info("the program has come back by itself", "pid", id.PID, "why", err)
 		return k.Delete(key)
 	}
 	if r.Doing == DoingSuspend {
-		p.SetState("suspended")
+		p.SetState(api.StateSuspended)
+		reg.Suspended(p)
 		return nil
 	}
 	p.TryLock() // it is new: nobody else has it
-	go func() {
-		defer p.Unlock()
-		// Nobody waits for it: a program whose memory is taken gets some time.
-		ctx, cancel := context.WithTimeout(ctx, undoTimeout)
-		defer cancel()
-		if err := e.bringBack(ctx, k, p, r.Root); err != nil {
-			log.Error("a program of an earlier daemon could not be brought back", "pid", id.PID, "err", err)
-			return
-		}
-		p.SetState("running")
-		p.Log().Info("brought back after the death of an earlier daemon")
-	}()
+	go e.bringBack(p, &r, reg)
 	return nil
 }
 
-func (e *Env) bringBack(ctx context.Context, k *keeper.Client, p *process.Program, root int) error {
-	drv, err := e.GPUs.Driver(p.Identity().GPU)
-	if err != nil {
-		return err
+// endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can
+// be restored again.
+func endRestore(r *Record, log *slog.Logger) error {
+	log = log.With("pid", r.Root, "image", r.Image)
+	if !process.Alive(r.Root, r.RootStart) {
+		log.Info("a restore was cut short; nothing is left of it")
+		return nil
 	}
-	if err := waitForDump(ctx, root); err != nil {
-		return err
+	if r.RootStart == 0 {
+		// The daemon died in the moment in which the process was made, or before, and somebody else got the number.
+		log.Error("a restore was cut short, and whether the process that has its number is of it is not known: " +
+			"end it if it is; restore the image again")
+		return nil
 	}
+	log.Warn("a restore was cut short: its process is ended; restore the image again")
+	err := criu.Kill(r.Root, r.RootStart, 10*time.Second)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// bringBack brings a program of an earlier daemon back, however long that takes.
+func (e *Env) bringBack(p *process.Program, r *Record, reg Registry) {
+	defer p.Unlock()
+	waitForDump(r)
 	var t timeline
-	return e.comeBack(ctx, k, drv, []*process.Program{p}, &t, nil)
+	b := &comeback{env: e, programs: []*process.Program{p}, t: &t}
+	if err := b.all(); err != nil {
+		p.Log().Error("a program of an earlier daemon could not be brought back", "err", err)
+		reg.Gone(p)
+		return
+	}
+	p.SetState(api.StateRunning)
+	e.resumed(p)
+	p.Log().Info("brought back after the death of an earlier daemon")
 }
 
 // waitForDump waits until nobody traces the process any more (a dump that outlived the
 // daemon which started it), and lets it run if that dump left it stopped.
-func waitForDump(ctx context.Context, pid int) error {
+func waitForDump(r *Record) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for traced(pid) {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("process %d is still traced: %w", pid, ctx.Err())
-		case <-tick.C:
-		}
+	for traced(r.Root) && process.Alive(r.Identity.PID, r.Identity.StartTime) {
+		<-tick.C
 	}
-	return criu.Resume(pid)
+	root, start := r.Root, r.RootStart
+	if start == 0 { // as older daemons wrote it
+		root, start = r.Identity.PID, r.Identity.StartTime
+	}
+	criu.Resume(root, start) // it fails for what has ended, which the comeback notices
 }
 
 func traced(pid int) bool {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/criu"
 	"holdfast/internal/cuda"
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
@@ -92,9 +94,10 @@ type restoration struct {
 	driver   cuda.Driver
 	programs []*process.Program
 	devices  []*deviceFill
-	started  bool       // CRIU has brought the tree back
-	known    bool       // the daemon has been told
-	waited   sync.Mutex // res, after the restore
+	started  bool          // CRIU has brought the tree back
+	known    bool          // the daemon has been told
+	start    atomic.Uint64 // when the root process started; 0: it is not there yet
+	waited   sync.Mutex    // res, after the restore
 	t        timeline
 	res      *RestoreResult
 }
@@ -199,7 +202,7 @@ func (r *restoration) run(ctx context.Context) (err error) {
 			if err := k.Delete(key(p.Identity().Token)); err != nil {
 				return err
 			}
-			return thaw(ctx, []*process.Program{p})
+			return r.env.thaw(ctx, []*process.Program{p})
 		})
 	})
 }
@@ -217,7 +220,7 @@ func (r *restoration) memory() error {
 		if i == 0 && r.opt.Name != "" {
 			id.Name = r.opt.Name
 		}
-		p := process.New(id, "restoring", r.env.Log)
+		p := process.New(id, api.StateRestoring, r.env.Log)
 		p.SetImage(r.opt.Dir)
 		r.programs = append(r.programs, p)
 		left[i] = map[uint64]*process.Alloc{}
@@ -302,15 +305,11 @@ func fillAll(ctx context.Context, devices []*deviceFill, im *image.Image, progre
 }
 
 func (r *restoration) register() error {
-	k, err := r.env.Keeper()
-	if err != nil {
+	r.known = true
+	if err := r.keep(); err != nil {
 		return err
 	}
-	r.known = true
 	for _, p := range r.programs {
-		if err := keep(k, p, DoingRestore, r.programs[0].Identity().PID); err != nil {
-			return err
-		}
 		if err := r.opt.Register(p); err != nil {
 			return err
 		}
@@ -318,12 +317,33 @@ func (r *restoration) register() error {
 	return nil
 }
 
+// keep tells the keeper what is being restored, so that the next daemon ends it if we do not get to the end.
+func (r *restoration) keep() error {
+	for _, p := range r.programs {
+		rec := Record{Doing: DoingRestore, Root: r.im.Manifest.Root, RootStart: r.start.Load(), Image: r.opt.Dir}
+		if err := r.env.keep(p, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// born is told of the root process as soon as there is one. Before that, the next daemon could only know its number,
+// which may be somebody else's by then.
+func (r *restoration) born(start uint64) {
+	r.start.Store(start)
+	if err := r.keep(); err != nil {
+		r.env.Log.Error("the keeper does not know of a process that is being restored", "pid", r.im.Manifest.Root,
+			"err", err)
+	}
+}
+
 func (r *restoration) cpuSide(ctx context.Context) error {
 	if err := r.im.PlaceLibraries(); err != nil {
 		return err
 	}
 	if err := r.t.do("criu restore", func() error {
-		pid, err := r.criu.Restore(ctx, criu.RestoreOptions{Dir: r.im.CRIUDir(), Stdio: r.opt.Stdio})
+		pid, err := r.criu.Restore(ctx, criu.RestoreOptions{Dir: r.im.CRIUDir(), Stdio: r.opt.Stdio, Born: r.born})
 		if err != nil {
 			return err
 		}
@@ -364,8 +384,15 @@ func (r *restoration) close() {
 func (r *restoration) undo() error {
 	var err error
 	if r.started {
-		tree, _ := criu.Tree(r.im.Manifest.Root) // none if it has ended
-		err = criu.Kill(r.im.Manifest.Root, 10*time.Second)
+		root := r.im.Manifest.Root
+		tree, _ := criu.Tree(root) // none if it has ended
+		err = criu.Kill(root, r.start.Load(), 10*time.Second)
+		if errors.Is(err, unix.ESRCH) {
+			tree, err = nil, nil // it has ended, and what has its number is not ours
+		}
+		if err != nil {
+			r.env.Log.Error("what is left of a restore could not be ended", "pid", root, "err", err)
+		}
 		// They are our children, or became so with the death of their parents. Until somebody takes their
 		// status their process IDs stay in use, and the next restore needs those.
 		for _, pid := range tree {

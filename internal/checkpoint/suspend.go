@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"holdfast/internal/cuda"
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
@@ -31,8 +33,13 @@ type SuspendResult struct {
 
 // HostDir is where the memory of a program goes that is suspended to the host.
 func HostDir(p *process.Program) string {
-	return filepath.Join("/dev/shm", fmt.Sprintf("holdfast-%d", os.Getuid()), key(p.Identity().Token))
+	return filepath.Join(hostRoot(), key(p.Identity().Token))
 }
+
+func hostRoot() string { return filepath.Join("/dev/shm", fmt.Sprintf("holdfast-%d", os.Getuid())) }
+
+// onHost reports whether dir is an image that only exists for a program that is suspended to the host.
+func onHost(dir string) bool { return filepath.Dir(dir) == hostRoot() }
 
 // Suspend takes programs, the held ones of one process tree, off the GPU: when
 // it returns, the driver has nothing of theirs any more. Their processes stay: their
@@ -43,12 +50,14 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if _, err := checkCaveats(programs, wire.CaveatBlocksFull); err != nil {
 		return nil, err
 	}
+	if err := e.checkWayBack(programs); err != nil {
+		return nil, err
+	}
 	drv, err := e.GPUs.Driver(programs[0].Identity().GPU)
 	if err != nil {
 		return nil, err
 	}
-	k, err := e.Keeper()
-	if err != nil {
+	if _, err := e.Keeper(); err != nil {
 		return nil, err
 	}
 	c := &capture{env: e, programs: programs, driver: drv, res: &Result{Kind: image.KindGPUOnly},
@@ -59,10 +68,16 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 			return nil, err
 		}
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
+	before := make([]string, len(programs)) // their images
+	for i, p := range programs {
+		before[i] = p.Image()
+	}
 	committed := false
 	fail := func(err error) (*SuspendResult, error) {
+		for i, p := range programs {
+			p.SetImage(before[i])
+			e.removeSuspended(p.Identity().Token)
+		}
 		switch {
 		case c.w == nil:
 		case committed:
@@ -78,7 +93,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 		}
 	}
 	c.t.stall = true
-	if err := c.t.do("freeze", func() error { return freeze(ctx, programs, c.opt.Timeout) }); err != nil {
+	if err := c.t.do("freeze", func() error { return e.freeze(ctx, programs, c.opt.Timeout) }); err != nil {
 		return fail(err)
 	}
 	if c.w != nil {
@@ -90,40 +105,63 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 			err = c.t.do("commit", c.commit)
 		}
 		if err != nil {
-			return fail(errors.Join(err, thaw(undo, programs)))
+			return fail(errors.Join(err, e.thaw(ctx, programs)))
 		}
 		committed = true
 	}
 	err = c.t.do("keep", func() error {
 		for _, p := range programs {
 			p.SetImage(dir)
-			if err := keep(k, p, DoingCheckpoint, programs[0].Identity().PID); err != nil {
+		}
+		if c.w != nil {
+			if err := e.saveSuspended(programs, dir, c.res.Digest); err != nil {
 				return err
 			}
 		}
-		return nil
+		return e.keepAll(programs, DoingCheckpoint)
 	})
 	if err != nil {
-		return fail(errors.Join(err, thaw(undo, programs)))
+		return fail(errors.Join(err, e.thaw(ctx, programs)))
 	}
+	undo, cancel := e.undo(ctx) // from now on: what came before may have taken long
+	defer cancel()
 	err = c.takeDown(undo)
 	if err != nil {
-		return fail(errors.Join(err, e.comeBack(undo, k, drv, programs, &c.t, nil)))
+		return fail(errors.Join(err, e.comeBack(programs, &c.t, nil)))
 	}
 	res := &SuspendResult{}
 	c.close() // our own mappings hold the memory too
-	for _, p := range programs {
-		if to != ToGPU {
+	if to != ToGPU {
+		for _, p := range programs {
 			n, _ := p.Resident()
 			res.BytesFreed += n
-			p.CloseFiles()
 		}
-		if err := keep(k, p, DoingSuspend, programs[0].Identity().PID); err != nil {
-			return nil, err
-		}
+	}
+	if err := e.settle(programs, to); err != nil {
+		return nil, err
 	}
 	res.Steps, res.Total = c.t.steps, time.Since(begin)
 	return res, nil
+}
+
+// settle ends a suspend: the programs are released, so they are suspended whatever happens here.
+func (e *Env) settle(programs []*process.Program, to string) error {
+	for _, p := range programs {
+		if to != ToGPU {
+			p.CloseFiles()
+		}
+		p.SetState(api.StateSuspended)
+	}
+	const tries = 5
+	var err error
+	for wait := 10 * time.Millisecond; wait < 10<<tries*time.Millisecond; wait *= 2 {
+		if err = e.keepAll(programs, DoingSuspend); err == nil {
+			return nil
+		}
+		time.Sleep(wait) // the keeper may have been killed, and is started again
+	}
+	return fmt.Errorf("process %d is suspended and can be resumed, but it may not outlive the daemon: %w",
+		programs[0].Identity().PID, err)
 }
 
 // ResumeResult describes a resumed program.
@@ -138,12 +176,7 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	begin := time.Now()
 	var t timeline
 	res := &ResumeResult{}
-	drv, err := e.GPUs.Driver(programs[0].Identity().GPU)
-	if err != nil {
-		return nil, err
-	}
-	k, err := e.Keeper()
-	if err != nil {
+	if _, err := e.Keeper(); err != nil {
 		return nil, err
 	}
 	dir := programs[0].Image()
@@ -168,12 +201,12 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 			return nil, err
 		}
 		defer im.Close()
+		if err := e.mayResume(programs, im); err != nil {
+			return nil, err
+		}
 		err = t.do("memory", func() (err error) { fills, err = e.recreate(programs, im.Manifest); return err })
 		if err == nil {
 			err = t.do("fill", func() error { _, err := fillAll(ctx, fills, im, progress); return err })
-		}
-		if err == nil {
-			err = keepAll(k, programs) // from here on a new daemon brings them back with this memory
 		}
 		if err != nil {
 			for _, p := range programs {
@@ -182,19 +215,60 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 			return nil, err
 		}
 	}
-	if err := e.comeBack(ctx, k, drv, programs, &t, nil); err != nil {
+	// From here on a new daemon brings them back with this memory.
+	if err := e.keepAll(programs, DoingCheckpoint); err != nil {
+		return nil, errors.Join(err, e.stay(programs, onGPU))
+	}
+	if err := e.comeBack(programs, &t, nil); err != nil {
 		return nil, err
 	}
-	if dir == HostDir(programs[0]) {
-		if err := image.Remove(dir); err != nil {
-			e.Log.Warn("the image of a resumed program stays", "dir", dir, "err", err)
-		}
-		for _, p := range programs {
-			p.SetImage("")
-		}
+	for _, p := range programs {
+		e.resumed(p)
 	}
 	res.Total, res.Steps = time.Since(begin), t.steps
 	return res, nil
+}
+
+// stay leaves programs suspended that could not be resumed.
+func (e *Env) stay(programs []*process.Program, onGPU bool) error {
+	if !onGPU {
+		for _, p := range programs {
+			p.CloseFiles()
+		}
+	}
+	return e.keepAll(programs, DoingSuspend)
+}
+
+// mayResume refuses an image that is not that of the suspend, and programs that have been on their way back with
+// other memory.
+func (e *Env) mayResume(programs []*process.Program, im *image.Image) error {
+	for _, p := range programs {
+		id := p.Identity()
+		r, err := e.suspendedRecord(p)
+		if err != nil {
+			return fmt.Errorf("record of suspended process %d: %w", id.PID, err)
+		}
+		if r != nil {
+			if err := r.matches(im); err != nil {
+				return err
+			}
+		}
+		drv, err := e.GPUs.Driver(id.GPU)
+		if err != nil {
+			return err
+		}
+		state, err := drv.CheckpointState(id.PID)
+		if err != nil {
+			return fmt.Errorf("process %d: %w", id.PID, err)
+		}
+		if state == cuda.ProcessRunning {
+			return refusef("end it",
+				"process %d was being resumed when both daemon and keeper were killed: "+
+					"some of its memory may be back already, and nobody else has that",
+				id.PID)
+		}
+	}
+	return nil
 }
 
 // recreate makes new physical memory for every allocation, to be filled from m.

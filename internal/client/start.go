@@ -129,6 +129,10 @@ func (s Server) spawn(ctx context.Context, dir string) (int, error) {
 		}
 		select {
 		case err := <-ended:
+			// It ends at once where another one serves: the keeper may have started that in this moment.
+			if pid, err := s.PID(ctx, dir); err == nil {
+				return pid, nil
+			}
 			return 0, fmt.Errorf("it ended at once (%v); %s says:\n%s", err, logName, tail(logName, logStart))
 		case <-limit.C:
 			cmd.Process.Kill()

@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -41,6 +42,9 @@ type Tool struct {
 	version string
 	log     *slog.Logger
 	work    string // parent of the work directories; "": that of temporary files
+
+	checking sync.Mutex
+	checked  bool // Check has succeeded, under checking
 }
 
 // workPrefix begins the names of CRIU's work directories: a log, statistics.

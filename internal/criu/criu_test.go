@@ -269,10 +269,11 @@ func TestCycle(t *testing.T) {
 			// A restored program can be dumped and restored again.
 			dir2 := filepath.Join(t.TempDir(), "criu")
 			dump(t, c, DumpOptions{PID: q.pid, Dir: dir2, LeaveStopped: true})
-			if s, err := readStat(procPath(q.pid, "stat")); err != nil || s.state != 'T' {
-				t.Fatalf("not stopped: %v %c", err, s.state)
+			stopped, err := readStat(procPath(q.pid, "stat"))
+			if err != nil || stopped.state != 'T' {
+				t.Fatalf("not stopped: %v %c", err, stopped.state)
 			}
-			if err := Resume(q.pid); err != nil {
+			if err := Resume(q.pid, stopped.start); err != nil {
 				t.Fatal(err)
 			}
 			q.drain()

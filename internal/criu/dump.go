@@ -92,30 +92,9 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	refuse := func(reason, remedy string, err error) error {
 		return &DumpError{PID: opts.PID, Reason: reason, Remedy: remedy, Err: err}
 	}
-	if err := privileged(); err != nil {
-		return st, refuse(err.Error(), "", err)
-	}
-	all, err := allProcesses()
+	root, pids, err := look(opts.PID)
 	if err != nil {
 		return st, err
-	}
-	root, ok := all[opts.PID]
-	if !ok {
-		return st, refuse("no such process", "", syscall.ESRCH)
-	}
-	pids := tree(all, opts.PID)
-	for _, p := range pids {
-		if err := checkProcess(p, all[p], p == opts.PID); err != nil {
-			return st, refuse(err.Error(), "", err)
-		}
-		// CRIU would dump it, and then want to make a process with the id of that session's leader.
-		if sid := all[p].session; sid != root.session && !slices.Contains(pids, sid) {
-			return st, refuse(fmt.Sprintf("process %d (%s) belongs to session %d, its root process %d to session %d",
-				p, all[p].comm, sid, root.pid, root.session), "call setsid before starting others", nil)
-		}
-	}
-	if root.session == 0 { // as /proc has it; CRIU cannot dump a session it cannot name
-		return st, refuse("the leader of its session is outside of this PID namespace", "start it with holdfast run, or with setsid", nil)
 	}
 	x, err := findExternal(pids)
 	if err != nil {
@@ -178,7 +157,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	if !opts.LeaveRunning {
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, Resume(opts.PID))
+				err = errors.Join(err, Resume(opts.PID, root.start))
 			}
 		}()
 	}
@@ -204,12 +183,65 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 		return st, err
 	}
 	if !opts.LeaveRunning && !opts.LeaveStopped {
-		if err := Kill(opts.PID, 10*time.Second); err != nil {
+		if err := Kill(opts.PID, root.start, 10*time.Second); err != nil {
 			return st, err
 		}
 	}
 	st.Processes, st.Caveats, st.Wall = len(items), adopted.Caveats, time.Since(start)
 	return st, nil
+}
+
+// Precheck refuses a tree of which it is known beforehand that Dump would not dump it, with the error that Dump would
+// return: before anything is taken apart for a dump. It also asks, until that has succeeded once, whether CRIU works
+// here at all.
+func (t *Tool) Precheck(pid int) error {
+	if _, _, err := look(pid); err != nil {
+		return err
+	}
+	t.checking.Lock()
+	defer t.checking.Unlock()
+	if t.checked {
+		return nil
+	}
+	if err := t.Check(); err != nil {
+		return err
+	}
+	t.checked = true
+	return nil
+}
+
+// look returns the processes of a tree that may be dumped, parents first, and what is known of its root.
+func look(pid int) (root procStat, pids []int, err error) {
+	refuse := func(reason, remedy string, err error) (procStat, []int, error) {
+		return root, nil, &DumpError{PID: pid, Reason: reason, Remedy: remedy, Err: err}
+	}
+	if err := privileged(); err != nil {
+		return refuse(err.Error(), "", err)
+	}
+	all, err := allProcesses()
+	if err != nil {
+		return root, nil, err
+	}
+	root, ok := all[pid]
+	if !ok {
+		return refuse("no such process", "", syscall.ESRCH)
+	}
+	pids = tree(all, pid)
+	for _, p := range pids {
+		if err := checkProcess(p, all[p], p == pid); err != nil {
+			return refuse(err.Error(), "", err)
+		}
+		// CRIU would dump it, and then want to make a process with the id of that session's leader.
+		if sid := all[p].session; sid != root.session && !slices.Contains(pids, sid) {
+			return refuse(fmt.Sprintf("process %d (%s) belongs to session %d, its root process %d to session %d",
+				p, all[p].comm, sid, root.pid, root.session), "call setsid before starting others", nil)
+		}
+	}
+	if root.session == 0 { // as /proc has it; CRIU cannot dump a session it cannot name
+		return refuse("the leader of its session is outside of this PID namespace",
+			"start it with holdfast run, or with setsid", nil)
+	}
+	return root, pids, nil
 }
 
 // checkProcess refuses what is known beforehand to fail.
@@ -235,14 +267,19 @@ func checkProcess(pid int, s procStat, root bool) error {
 		}
 	}
 	for _, ns := range []string{"mnt", "pid", "net", "ipc", "user"} {
-		own, err1 := os.Readlink("/proc/self/ns/" + ns)
-		its, err2 := os.Readlink(procPath(pid, "ns/"+ns))
-		if err1 == nil && err2 == nil && own != its {
+		if ownNamespace(pid, ns) {
 			return fmt.Errorf("process %d (%s) has a %s namespace of its own (a container or sandbox): "+
 				"run holdfast inside it", pid, s.comm, ns)
 		}
 	}
 	return nil
+}
+
+// ownNamespace says whether a process has a namespace other than ours.
+func ownNamespace(pid int, kind string) bool {
+	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
+	its, err2 := os.Readlink(procPath(pid, "ns/"+kind))
+	return err1 == nil && err2 == nil && ours != its
 }
 
 // whileAlive returns a context that ends some time after the process has. CRIU waits for ever for a process with

@@ -116,52 +116,148 @@ func Tree(pid int) ([]int, error) {
 	return tree(all, pid), nil
 }
 
-// Resume lets a tree run on that was dumped with DumpOptions.LeaveStopped.
-func Resume(pid int) error {
-	pids, err := Tree(pid)
+// errUnknown is a process of which only the number is known.
+var errUnknown = errors.New("it is not known when it started, so it cannot be told from another one with its number")
+
+// hold returns a pidfd of the process that got the number pid at start (clock ticks since boot), and an error that
+// wraps ESRCH if that has ended, whoever has its number now.
+func hold(pid int, start uint64) (fd int, err error) {
+	if start == 0 {
+		return -1, fmt.Errorf("process %d: %w", pid, errUnknown)
+	}
+	if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+		return -1, fmt.Errorf("process %d: %w", pid, err)
+	}
+	// Looked at afterwards: who has the number now and started then had it when the descriptor was made.
+	s, err := readStat(procPath(pid, "stat"))
+	if err == nil && s.start == start {
+		return fd, nil
+	}
+	unix.Close(fd)
+	if err == nil {
+		err = fmt.Errorf("its number belongs to another process (%s) now", s.comm)
+	}
+	return -1, fmt.Errorf("process %d has ended: %w (%v)", pid, syscall.ESRCH, err)
+}
+
+// held is one process of a tree.
+type held struct{ pid, fd int }
+
+// holdTree returns pidfds of the tree of the process that got the number pid at start, parents first. The caller
+// closes them.
+func holdTree(pid int, start uint64) (list []held, err error) {
+	fd, err := hold(pid, start)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, held{pid, fd})
+	all, err := allProcesses()
+	if err != nil {
+		release(list)
+		return nil, err
+	}
+	if all[pid].start != start {
+		return list, nil // it has ended just now: whose children are left is not known
+	}
+	for _, p := range tree(all, pid)[1:] {
+		if fd, err := hold(p, all[p].start); err == nil { // else gone already
+			list = append(list, held{p, fd})
+		}
+	}
+	return list, nil
+}
+
+func release(list []held) {
+	for _, h := range list {
+		unix.Close(h.fd)
+	}
+}
+
+// Resume lets a tree run on that was dumped with DumpOptions.LeaveStopped. Its root is the process that
+// started at start; no other gets a signal.
+func Resume(pid int, start uint64) error {
+	list, err := holdTree(pid, start)
 	if err != nil {
 		return err
 	}
+	defer release(list)
 	var first error
-	for _, p := range slices.Backward(pids) {
-		if err := syscall.Kill(p, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) && first == nil {
-			first = fmt.Errorf("resume process %d: %w", p, err)
+	for _, h := range slices.Backward(list) {
+		err := unix.PidfdSendSignal(h.fd, unix.SIGCONT, nil, 0)
+		if err != nil && !errors.Is(err, syscall.ESRCH) && first == nil {
+			first = fmt.Errorf("resume process %d: %w", h.pid, err)
 		}
 	}
 	return first
 }
 
-// Kill ends a whole tree, root first so that it starts nothing anew, and waits until every process is gone or a
-// zombie (which its parent must reap), at most for the timeout.
-func Kill(pid int, timeout time.Duration) error {
-	pids, err := Tree(pid)
+// Stop stops one process, that of number pid which started at start, and returns when none of its threads runs any
+// more. If that takes longer than the timeout it runs on.
+func Stop(pid int, start uint64, timeout time.Duration) error {
+	fd, err := hold(pid, start)
 	if err != nil {
 		return err
 	}
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
+	}
+	for deadline := time.Now().Add(timeout); !Stopped(pid, start); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
+			return fmt.Errorf("process %d does not stop within %v", pid, timeout)
 		}
-	}()
-	for _, p := range pids {
-		fd, err := unix.PidfdOpen(p, 0)
-		if err != nil {
-			continue // gone already
+	}
+	return nil
+}
+
+// Stopped reports whether all threads of a process are stopped.
+func Stopped(pid int, start uint64) bool {
+	if s, err := readStat(procPath(pid, "stat")); err != nil || s.start != start {
+		return false
+	}
+	list := threads(pid)
+	for _, t := range list {
+		s, err := readStat(procPath(pid, "task/"+strconv.Itoa(t)+"/stat"))
+		if err == nil && !strings.ContainsRune("TtZX", rune(s.state)) {
+			return false
 		}
-		fds = append(fds, fd)
-		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("kill process %d: %w", p, err)
+	}
+	return len(list) > 0
+}
+
+// Continue lets one process run on that Stop has stopped.
+func Continue(pid int, start uint64) error {
+	fd, err := hold(pid, start)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
+}
+
+// Kill ends a whole tree, root first so that it starts nothing anew, and waits until every process is gone or a
+// zombie (which its parent must reap), at most for the timeout. Its root is the process that started at start; if
+// that has ended, or start is not known (0), nothing is killed and the error says so.
+func Kill(pid int, start uint64, timeout time.Duration) error {
+	list, err := holdTree(pid, start)
+	if err != nil {
+		return fmt.Errorf("kill: %w", err)
+	}
+	defer release(list)
+	for _, h := range list {
+		if err := unix.PidfdSendSignal(h.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill process %d: %w", h.pid, err)
 		}
 	}
 	deadline := time.Now().Add(timeout)
-	for _, fd := range fds {
+	for _, h := range list {
 		for {
 			left := time.Until(deadline)
 			if left <= 0 {
 				return fmt.Errorf("process tree %d does not end after SIGKILL within %v", pid, timeout)
 			}
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
 			if err != nil && !errors.Is(err, syscall.EINTR) {
 				return err
 			}

@@ -22,6 +22,10 @@ type RestoreOptions struct {
 	// child. Descriptors that were files are restored as files and need nothing here.
 	Stdio [3]*os.File
 
+	// Born, if not nil, is called once, while CRIU works, as soon as the root process exists: with the time at which
+	// it started (clock ticks since boot), which tells it from others that get its number later.
+	Born func(start uint64)
+
 	// Log gets CRIU's full log, whether or not the restore succeeds.
 	Log io.Writer
 }
@@ -108,8 +112,10 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 		extra = append(extra, f)
 	}
 	t.log.Debug("criu restore", "pid", root, "processes", len(items), "dir", opts.Dir)
+	stop := watchBirth(root, opts.Born)
 	// Given up on, it is killed at once: what it has started so far goes too.
 	runErr := t.run(ctx, args, extra, nil, time.Nanosecond)
+	stop(runErr == nil)
 	log := copyLog(filepath.Join(work, "log"), opts.Log)
 	if runErr == nil {
 		return root, nil
@@ -121,6 +127,43 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 		e.Reason += "; " + remains.Error()
 	}
 	return 0, e
+}
+
+// watchBirth looks out for a child of ours with the number pid, which was free, and tells born of it. The function
+// that it returns ends that; there is says that the child must be there by now.
+func watchBirth(pid int, born func(start uint64)) (stop func(there bool)) {
+	if born == nil {
+		return func(bool) {}
+	}
+	look := func() bool {
+		s, err := readStat(procPath(pid, "stat"))
+		if err != nil || s.ppid != os.Getpid() {
+			return false
+		}
+		born(s.start)
+		return true
+	}
+	end, ended := make(chan bool), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case there := <-end:
+				if there {
+					look()
+				}
+				return
+			case <-tick.C:
+				if look() {
+					<-end
+					return
+				}
+			}
+		}
+	}()
+	return func(there bool) { end <- there; <-ended }
 }
 
 // errZombie is a process that has ended and has only to be reaped.

@@ -43,6 +43,9 @@ const (
 	APISocket  = "daemon.sock"
 )
 
+// LogName is the log of a daemon that was started on demand or by the keeper, in the runtime directory.
+const LogName = "daemon.log"
+
 // Config says what a daemon serves and how.
 type Config struct {
 	Dir        string                 // runtime directory, 0700, exists
@@ -51,6 +54,8 @@ type Config struct {
 	Version    string
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
 	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
+	Patience   time.Duration // how long a client waits for programs that do not come back; 0: as usual
+	Again      []string      // arguments with which the keeper starts the next daemon; none: it does not
 	Log        *slog.Logger
 }
 
@@ -109,15 +114,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer shims.Close()
-	go d.acceptShims(shims) // what recoverKept wakes comes back there
-	d.recoverKept(ctx)
+	go d.acceptShims(patient{shims, d.log}) // what recoverKept wakes comes back there
+	d.recoverKept()
 	apis, err := d.listen(APISocket, "unix")
 	if err != nil {
 		return err
 	}
 	defer apis.Close()
 	srv := d.server(ctx)
-	go srv.Serve(apis)
+	go srv.Serve(patient{apis, d.log})
 	d.log.Info("daemon ready", "dir", cfg.Dir, "version", cfg.Version)
 	d.waitIdle(ctx)
 	// Nothing of a client's may be cut in half by our going.
@@ -184,16 +189,13 @@ func (d *Daemon) listen(name, network string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-func (d *Daemon) acceptShims(l *net.UnixListener) {
+func (d *Daemon) acceptShims(l net.Listener) {
 	for {
-		c, err := l.AcceptUnix()
+		c, err := l.Accept()
 		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				d.log.Error("no more programs can be accepted", "err", err)
-			}
-			return
+			return // closed
 		}
-		go d.converse(wire.NewConn(c))
+		go d.converse(wire.NewConn(c.(*net.UnixConn)))
 	}
 }
 
@@ -233,10 +235,26 @@ func (d *Daemon) converse(conn *wire.Conn) {
 		return
 	}
 	p.Log().Info("held", "flags", hello.Flags, "gpu", gpuName(hello.GPU))
+	if hello.Flags&wire.HelloReadopt != 0 {
+		d.readopted(p)
+	}
 	if err := p.Serve(d.room); err != nil {
 		p.Log().Error("conversation broken off", "err", err)
 	}
 	d.conversationOver(p)
+}
+
+// readopted takes note that a program has all its memory. One that was thought suspended was not yet when its daemon
+// died.
+func (d *Daemon) readopted(p *process.Program) {
+	if p.State() != api.StateSuspended || !p.TryLock() {
+		return
+	}
+	defer p.Unlock()
+	if p.State() == api.StateSuspended {
+		d.env().CameBack(p)
+		p.SetState(api.StateRunning)
+	}
 }
 
 func findCRIU(cfg Config) (*criu.Tool, error) {
@@ -306,7 +324,7 @@ func (d *Daemon) uniqueName(name string, pid int) string {
 // program comes back, a dead one is forgotten or kept.
 func (d *Daemon) conversationOver(p *process.Program) {
 	id := p.Identity()
-	if p.State() != api.StateRunning && process.Alive(id.PID, 0) {
+	if p.State() != api.StateRunning && process.Alive(id.PID, id.StartTime) {
 		return // released: the operation under way looks after it
 	}
 	// The socket closes a moment before the process is a zombie.
@@ -344,12 +362,16 @@ func (d *Daemon) forget(p *process.Program) {
 			p.Log().Warn("the keeper keeps memory of a program that has ended", "err", err)
 		}
 	}
+	suspended := p.State() == api.StateSuspended
+	if suspended {
+		d.env().Ended(p)
+	}
 	// At once, so that whoever looks finds it among the living or among the dead.
 	d.mu.Lock()
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
 	}
-	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() {
+	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && !suspended {
 		d.keepFor(p)
 	} else {
 		p.Drop()
@@ -567,8 +589,11 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 	}
 	socket := filepath.Join(d.cfg.Dir, keeper.Socket)
 	if k, err := keeper.Dial(socket); err == nil {
-		d.keep = k
-		return k, nil
+		if _, err := k.List(); err == nil {
+			d.keep = k
+			return k, nil
+		}
+		k.Close() // it was about to end
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -587,7 +612,11 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/proc/self/exe", "keeper", "--dir", d.cfg.Dir)
+	args := []string{"keeper", "--dir", d.cfg.Dir}
+	if len(d.cfg.Again) > 0 {
+		args = append(append(args, "--"), d.cfg.Again...)
+	}
+	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.ExtraFiles = []*os.File{f}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -603,8 +632,9 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 	return k, nil
 }
 
-// RunKeeper is the keeper process: it serves the listening socket that it inherited as descriptor 3.
-func RunKeeper(dir string) error {
+// RunKeeper is the keeper process: it serves the listening socket that it inherited as descriptor 3. next are the
+// arguments with which this executable becomes the next daemon; none: somebody else starts it.
+func RunKeeper(dir string, next []string) error {
 	f := os.NewFile(3, "keeper socket")
 	l, err := net.FileListener(f)
 	if err != nil {
@@ -615,7 +645,25 @@ func RunKeeper(dir string) error {
 	if !ok {
 		return errors.New("keeper: descriptor 3 is not a unix socket")
 	}
-	err = keeper.Serve(ul)
-	os.Remove(filepath.Join(dir, keeper.Socket))
-	return err
+	opt := keeper.Options{Path: filepath.Join(dir, keeper.Socket)}
+	if len(next) > 0 {
+		opt.Next = func() error { return runNext(dir, next) }
+	}
+	return keeper.Serve(ul, opt)
+}
+
+// runNext runs a daemon until it ends. If there is one by then, that one has the lock of the directory, and ours ends
+// at once.
+func runNext(dir string, args []string) error {
+	log, err := os.OpenFile(filepath.Join(dir, LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = "holdfast"
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd.Run()
 }

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/checkpoint"
 	"holdfast/internal/daemon/api"
+	"holdfast/internal/keeper"
 	"holdfast/internal/process"
 )
 
@@ -52,7 +54,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 	}
 	unlock := func() {
 		for _, p := range locked {
-			if !process.Alive(p.Identity().PID, 0) {
+			if id := p.Identity(); !process.Alive(id.PID, id.StartTime) {
 				p.MarkEnded()
 				d.forget(p)
 			}
@@ -203,7 +205,8 @@ func (d *Daemon) wait(ctx context.Context, req api.WaitRequest, _ checkpoint.Pro
 	}
 }
 
-func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress checkpoint.Progress) (*api.SuspendResult, error) {
+func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
+	progress checkpoint.Progress) (out *api.SuspendResult, err error) {
 	to := req.To
 	if to == "" {
 		to = checkpoint.ToHost
@@ -216,11 +219,11 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress c
 			return nil, err
 		}
 	}
-	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateCheckpointing)
+	group, done, err := d.lockGroup(ctx, req.Target, api.StateCheckpointing)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { done(err) }()
 	dir := req.Dir
 	if to == checkpoint.ToHost {
 		dir = checkpoint.HostDir(group[0])
@@ -229,21 +232,24 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress c
 		}
 	}
 	res, err := d.env().Suspend(ctx, group, to, dir, progress)
+	for _, p := range group {
+		if p.State() == api.StateSuspended { // also after some errors
+			go d.watchSuspended(p)
+		}
+	}
 	if err != nil {
 		return nil, err
-	}
-	for _, p := range group {
-		p.SetState(api.StateSuspended)
 	}
 	return &api.SuspendResult{PID: group[0].Identity().PID, To: to, BytesFreed: res.BytesFreed, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest, progress checkpoint.Progress) (*api.ResumeResult, error) {
-	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateSuspended)
+func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
+	progress checkpoint.Progress) (out *api.ResumeResult, err error) {
+	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateSuspended)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { done(err) }()
 	res, err := d.env().Resume(ctx, group, progress)
 	if err != nil {
 		return nil, err
@@ -254,17 +260,48 @@ func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest, progress che
 	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-// recoverKept takes up what an earlier daemon left with the keeper.
-func (d *Daemon) recoverKept(ctx context.Context) {
-	if _, err := os.Stat(filepath.Join(d.cfg.Dir, "keeper.sock")); err != nil {
-		return // no keeper: nothing was under way
-	}
-	k, err := d.keeperClient()
-	if err != nil {
-		d.log.Error("the keeper cannot be asked", "err", err)
+// watchSuspended cleans up after a program that ends while it is suspended: it has no conversation whose end would
+// tell.
+func (d *Daemon) watchSuspended(p *process.Program) {
+	if err := process.AwaitEnd(p.Identity()); err != nil {
+		p.Log().Error("the end of a suspended program would not be noticed", "err", err)
 		return
 	}
-	if err := d.env().Recover(ctx, k, d.register); err != nil {
-		d.log.Error("the keeper cannot be asked", "err", err)
+	for p.State() == api.StateSuspended && d.has(p) {
+		if p.TryLock() {
+			p.MarkEnded()
+			d.forget(p)
+			p.Unlock()
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // an operation fails just now
 	}
+}
+
+func (d *Daemon) has(p *process.Program) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.programs[p.Identity().PID] == p
+}
+
+// recoverKept takes up what an earlier daemon left: with the keeper, and of suspended programs in files.
+func (d *Daemon) recoverKept() {
+	reg := checkpoint.Registry{
+		Register:  d.register,
+		Suspended: func(p *process.Program) { go d.watchSuspended(p) },
+		Gone: func(p *process.Program) {
+			p.MarkEnded()
+			d.forget(p)
+		},
+	}
+	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // else nothing was under way
+		k, err := d.keeperClient()
+		if err == nil {
+			err = d.env().Recover(k, reg)
+		}
+		if err != nil {
+			d.log.Error("the keeper cannot be asked", "err", err)
+		}
+	}
+	d.env().RecoverSuspended(reg)
 }

@@ -127,6 +127,7 @@ func stream[Req, Res any](mux *http.ServeMux, d *Daemon, path string, op func(co
 			}
 		}
 		var last time.Time
+		begun := time.Now()
 		res, err := op(r.Context(), req, func(phase string, done, total uint64) {
 			mu.Lock()
 			skip := time.Since(last) < 50*time.Millisecond && done != total
@@ -138,6 +139,7 @@ func stream[Req, Res any](mux *http.ServeMux, d *Daemon, path string, op func(co
 				send(api.Event{Progress: &api.Progress{Phase: phase, Done: done, Total: total}})
 			}
 		})
+		d.report(r.Context(), req, res, time.Since(begun), err)
 		if err != nil {
 			send(api.Event{Error: asError(err)})
 			return
@@ -177,13 +179,15 @@ func absolute(dir string) error {
 func (d *Daemon) env() *checkpoint.Env {
 	return &checkpoint.Env{
 		GPUs: d.gpus, Keeper: d.keeperClient, CRIU: d.criu, Libraries: d.cfg.Libraries, Log: d.log, Tool: "holdfast " + d.cfg.Version,
+		Dir: d.cfg.Dir, Socket: filepath.Join(d.cfg.Dir, ShimSocket), Patience: d.cfg.Patience,
 	}
 }
 
-// lockGroup takes the operation locks of all held programs of a process tree, which must be
-// running (or in the state that from says), and sets their state. unlock puts the state
-// back unless the operation has set another.
-func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program, unlock func(), err error) {
+// lockGroup takes the operation locks of all held programs of a process tree, which must be running (or in the state
+// that from says), and sets their state. done ends the operation, with its error: it puts the state back unless the
+// operation has set another. Programs that are still on their way back stay locked until they are there.
+func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program,
+	done func(error), err error) {
 	p, err := d.await(ctx, target)
 	if err != nil {
 		return nil, nil, err
@@ -201,17 +205,35 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 			return nil, nil, busy(q)
 		}
 	}
-	unlock = func() {
+	unlock := func(state, next string) {
 		for _, q := range group {
 			if q.State() == state {
-				q.SetState(want)
+				q.SetState(next)
 			}
-			if !process.Alive(q.Identity().PID, 0) {
+			if id := q.Identity(); !process.Alive(id.PID, id.StartTime) {
 				q.MarkEnded()
 				d.forget(q)
 			}
 			q.Unlock()
 		}
+	}
+	done = func(err error) {
+		var late *checkpoint.NotBackError
+		if !errors.As(err, &late) {
+			unlock(state, want)
+			return
+		}
+		for _, q := range group {
+			q.SetState(api.StateRestoring)
+		}
+		go func() {
+			<-late.Done
+			for _, q := range group {
+				q.Log().Info("not restoring any more", "alive", process.Alive(q.Identity().PID, q.Identity().StartTime))
+			}
+			unlock(api.StateRestoring, api.StateRunning)
+			d.touch()
+		}()
 	}
 	for _, q := range group {
 		if s := q.State(); s != want {
@@ -224,10 +246,11 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 	for _, q := range group {
 		q.SetState(state)
 	}
-	return group, unlock, nil
+	return group, done, nil
 }
 
-func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, progress checkpoint.Progress) (*api.CheckpointResult, error) {
+func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
+	progress checkpoint.Progress) (out *api.CheckpointResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
@@ -235,11 +258,11 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, prog
 	if err := mode.UnmarshalText([]byte(cmp.Or(req.Mode, "auto"))); err != nil {
 		return nil, &api.Error{Code: "bad_request", Message: err.Error()}
 	}
-	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateCheckpointing)
+	group, done, err := d.lockGroup(ctx, req.Target, api.StateCheckpointing)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { done(err) }()
 	res, err := d.env().Checkpoint(ctx, group, checkpoint.Options{
 		Dir: req.Dir, LeaveRunning: req.LeaveRunning || req.GPUOnly, GPUOnly: req.GPUOnly, Mode: mode, TCPClose: req.TCPClose,
 		Timeout: time.Duration(req.TimeoutMS) * time.Millisecond, Progress: progress,
@@ -250,7 +273,7 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, prog
 	for _, p := range group {
 		p.SetImage(req.Dir)
 	}
-	out := &api.CheckpointResult{
+	out = &api.CheckpointResult{
 		PID: group[0].Identity().PID, Name: group[0].Identity().Name, Dir: req.Dir, Kind: res.Kind, Mode: res.Mode, ModeReason: res.ModeReason,
 		StallMS: ms(res.Stall), DataStallMS: ms(res.DataStall), DrainMS: ms(res.Drain), TotalMS: ms(res.Total),
 		Bytes: res.Bytes, BytesNew: res.BytesNew, HostBytes: res.HostBytes, Chunks: res.Chunks, ChunksNew: res.ChunksNew, ChunksZero: res.ChunksZero,
@@ -260,15 +283,16 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest, prog
 	return out, nil
 }
 
-func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest, progress checkpoint.Progress) (*api.RollbackResult, error) {
+func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
+	progress checkpoint.Progress) (out *api.RollbackResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
-	group, unlock, err := d.lockGroup(ctx, req.Target, api.StateRestoring)
+	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { done(err) }()
 	res, err := d.env().Rollback(ctx, group, req.Dir, progress)
 	if err != nil {
 		return nil, err

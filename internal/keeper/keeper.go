@@ -10,12 +10,14 @@
 // The conversation is one packet a message over a SOCK_SEQPACKET unix socket: a
 // JSON object, and descriptors beside it. An entry becomes visible only by commit;
 // one that a dying daemon was still writing is dropped with its connection. The
-// keeper ends when it holds nothing and nobody is connected.
+// keeper ends when it holds nothing and nobody is connected. While it holds an entry that
+// somebody has to act on (PutUrgent) and nobody is connected, it starts the next daemon.
 //
 // It must not import any other package of this module.
 package keeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +26,7 @@ import (
 	"os"
 	"sort"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,13 +47,16 @@ type message struct {
 	IDs   []uint64 `json:"ids,omitempty"` // of the descriptors beside this packet
 	Keys  []string `json:"keys,omitempty"`
 	Count int      `json:"count,omitempty"` // descriptors that follow
-	Error string   `json:"error,omitempty"`
+	// Urgent, of a put: should its writer die, the entry must not wait for somebody to come by.
+	Urgent bool   `json:"urgent,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 // An Entry is what is kept under one key.
 type Entry struct {
 	Record json.RawMessage     // what the daemon wrote
 	Files  map[uint64]*os.File // by allocation ID
+	urgent bool
 }
 
 // recordID is the ID under which the record travels, itself a memfd: a
@@ -124,47 +130,155 @@ func closeAll(fds []int) {
 	}
 }
 
+// A Listener is what the keeper listens on: a *net.UnixListener, outside of tests.
+type Listener interface {
+	AcceptUnix() (*net.UnixConn, error)
+	Close() error
+}
+
+// Options of a keeper.
+type Options struct {
+	Path string // of the socket, which is removed at the end; "": left alone
+	// Next starts a daemon and returns when that has ended. It is called when nobody is connected and an urgent entry
+	// is held; nil: somebody else sees to that.
+	Next func() error
+	// Pause is how long a keeper waits at first before it calls Next again; 0: a second.
+	Pause time.Duration
+}
+
 type server struct {
+	opt     Options
+	l       Listener
+	name    int // the socket's file, by a descriptor: nobody else gets its inode meanwhile; -1: not known
 	mu      sync.Mutex
 	entries map[string]*Entry
 	clients int
-	empty   chan struct{} // closed when nothing is left to do
+	ended   bool // nothing is left to do
+	calling bool // Next is being called
 }
 
 // Serve runs the keeper on l until it holds nothing and its last client has gone.
-func Serve(l *net.UnixListener) error {
-	s := &server{entries: map[string]*Entry{}, empty: make(chan struct{})}
-	go func() {
-		<-s.empty
-		l.Close()
-	}()
+func Serve(l Listener, opt Options) error {
+	s := &server{opt: opt, l: l, name: -1, entries: map[string]*Entry{}}
+	if fd, err := unix.Open(opt.Path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+		s.name = fd
+		defer unix.Close(fd)
+	}
+	wait := firstWait
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
-			select {
-			case <-s.empty:
+			if s.over(err) {
 				return nil
-			default:
+			}
+			if !s.stays(err) {
 				return err
 			}
+			time.Sleep(wait) // it may be better then
+			wait = min(2*wait, lastWait)
+			continue
 		}
+		wait = firstWait
 		s.mu.Lock()
 		s.clients++
 		s.mu.Unlock()
 		go func() {
 			s.serve(c)
 			c.Close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.clients--
-			if s.clients == 0 && len(s.entries) == 0 {
-				select {
-				case <-s.empty:
-				default:
-					close(s.empty)
-				}
-			}
+			s.gone()
 		}()
+	}
+}
+
+// How long an accept that failed waits before the next one.
+const (
+	firstWait = time.Millisecond
+	lastWait  = 500 * time.Millisecond
+)
+
+// Transient says of an error of accept that it may go away: no descriptor or memory is free just now, or the caller
+// has left.
+func Transient(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR,
+		unix.EAGAIN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether accept failed because the keeper has ended.
+func (s *server) over(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended && errors.Is(err, net.ErrClosed)
+}
+
+// stays reports whether the keeper goes on although accept fails. What it holds would be lost with it, whatever the
+// error.
+func (s *server) stays(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Transient(err) || len(s.entries)+s.clients > 0
+}
+
+// gone takes note that a client has left.
+func (s *server) gone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients--
+	switch {
+	case s.clients > 0 || s.ended:
+	case len(s.entries) == 0:
+		s.end()
+	case s.urgent() && s.opt.Next != nil && !s.calling:
+		s.calling = true
+		go s.callNext()
+	}
+}
+
+// end stops listening. The name goes first, and only if it is still ours: as long as we listen nobody
+// finds us gone and puts a socket of his own in its place.
+func (s *server) end() {
+	s.ended = true
+	var own, now unix.Stat_t
+	if s.name >= 0 && unix.Fstat(s.name, &own) == nil && unix.Lstat(s.opt.Path, &now) == nil &&
+		now.Dev == own.Dev && now.Ino == own.Ino {
+		os.Remove(s.opt.Path)
+	}
+	s.l.Close()
+}
+
+func (s *server) urgent() bool {
+	for _, e := range s.entries {
+		if e.urgent {
+			return true
+		}
+	}
+	return false
+}
+
+// callNext has daemons started until one is connected or nothing is urgent any more.
+func (s *server) callNext() {
+	const longest, settled = time.Minute, time.Minute
+	pause := cmp.Or(s.opt.Pause, time.Second)
+	for wait := pause; ; wait = min(2*wait, longest) {
+		begun := time.Now()
+		// It returns when that daemon has ended. What is wrong with it stands in its log, and another one may do
+		// better.
+		_ = s.opt.Next()
+		if time.Since(begun) > settled {
+			wait = pause
+		}
+		time.Sleep(wait)
+		s.mu.Lock()
+		if s.ended || s.clients > 0 || !s.urgent() {
+			s.calling = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
 	}
 }
 
@@ -192,7 +306,7 @@ func (s *server) serve(c *net.UnixConn) {
 			if pending != nil {
 				pending.Close()
 			}
-			key, pending = m.Key, &Entry{Files: map[uint64]*os.File{}}
+			key, pending = m.Key, &Entry{Files: map[uint64]*os.File{}, urgent: m.Urgent}
 			continue
 		case "fds":
 			if pending == nil || len(pending.Files)+len(fds) > maxHeld {
@@ -341,6 +455,16 @@ func (k *Client) ask(m message) (message, error) {
 // Put keeps copies of files, by allocation ID, and a record under key, in the
 // place of what was there. When it returns, they are safe from the caller's death.
 func (k *Client) Put(key string, record any, files map[uint64]*os.File) error {
+	return k.put(message{Op: "put", Key: key}, record, files)
+}
+
+// PutUrgent is Put of something that cannot wait: should the caller die, the keeper starts a daemon.
+func (k *Client) PutUrgent(key string, record any, files map[uint64]*os.File) error {
+	return k.put(message{Op: "put", Key: key, Urgent: true}, record, files)
+}
+
+func (k *Client) put(begin message, record any, files map[uint64]*os.File) error {
+	key := begin.Key
 	raw, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("keeper: %w", err)
@@ -356,7 +480,7 @@ func (k *Client) Put(key string, record any, files map[uint64]*os.File) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := send(k.c, message{Op: "put", Key: key}, nil); err != nil {
+	if err := send(k.c, begin, nil); err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}
 	if err := send(k.c, message{Op: "fds", Key: key, IDs: []uint64{recordID}}, []int{rec}); err != nil {

@@ -2,11 +2,13 @@ package keeper
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,8 +20,9 @@ func serve(t *testing.T) (socket string, ended chan error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.SetUnlinkOnClose(false)
 	ended = make(chan error, 1)
-	go func() { ended <- Serve(l) }()
+	go func() { ended <- Serve(l, Options{Path: socket}) }()
 	return socket, ended
 }
 
@@ -98,6 +101,143 @@ func TestDescriptorsOutliveTheirWriter(t *testing.T) {
 	default:
 	}
 	second.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its socket is left: %v", err)
+	}
+}
+
+// poor is a listener whose accept fails in every way that passes before it works.
+type poor struct {
+	*net.UnixListener
+	errs []error
+}
+
+func (l *poor) AcceptUnix() (*net.UnixConn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "unixpacket", Err: os.NewSyscallError("accept4", err)}
+	}
+	return l.UnixListener.AcceptUnix()
+}
+
+// A keeper that finds no free descriptor or memory when somebody calls stays, and takes the call when it can.
+func TestAcceptIsTriedAgain(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), Socket)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	errs := []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED}
+	go func() { ended <- Serve(&poor{l, errs}, Options{}) }()
+	k, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.List(); err != nil {
+		select {
+		case end := <-ended:
+			t.Fatalf("the keeper ended: %v", end)
+		default:
+			t.Fatal(err)
+		}
+	}
+	k.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is wrong with its socket, a keeper that holds something does not end.
+func TestHoldingKeeperStays(t *testing.T) {
+	s := &server{entries: map[string]*Entry{"p": {}}}
+	if !s.stays(unix.EINVAL) {
+		t.Error("it ends with an entry")
+	}
+	delete(s.entries, "p")
+	if s.stays(unix.EINVAL) {
+		t.Error("it stays with nothing to hold and nobody to hear")
+	}
+}
+
+// A keeper that ends leaves the socket alone that another one has put in the place of its own.
+func TestSuccessorsSocketStays(t *testing.T) {
+	socket, ended := serve(t)
+	k, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.List(); err != nil { // it serves, so it knows its socket
+		t.Fatal(err)
+	}
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	next, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	k.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(socket); err != nil {
+		t.Errorf("the successor's socket: %v", err)
+	}
+}
+
+// The death of a daemon that has left something urgent brings the next one up, and that of one that has not does not.
+func TestNext(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), Socket)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, results := make(chan bool), make(chan error)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(l, Options{Pause: time.Millisecond, Next: func() error { calls <- true; return <-results }})
+	}()
+	first, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Put("calm", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	second, err := Dial(socket) // is taken after the first has been missed, or not missed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.PutUrgent("urgent", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-calls:
+		t.Fatal("a daemon was started for what is not urgent, or beside one that is connected")
+	default:
+	}
+	second.Close()
+	<-calls
+	results <- errors.New("it does not start") // and is tried again
+	<-calls
+	third, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"calm", "urgent"} {
+		if err := third.Delete(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results <- nil
+	third.Close()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}

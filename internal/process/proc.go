@@ -36,6 +36,63 @@ func Identify(h *wire.Hello, pid int, token [16]byte) (Identity, error) {
 	return id, nil
 }
 
+// wake sends the signal that a released program waits for, and reports whether it did. The signal must not be sent to
+// one that does not wait: it would stay pending, and end the wait that comes with the next release. So without force
+// nothing is sent to a control thread that is not seen waiting, and never a second one to one that has not taken the
+// first.
+func wake(id Identity, force bool) (sent bool, err error) {
+	if id.StartTime != 0 && !Alive(id.PID, id.StartTime) {
+		return false, unix.ESRCH
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", id.PID, id.ControlTID))
+	if err == nil {
+		status := string(b)
+		if hasSignal(status, "SigPnd:", SignalWake) {
+			return true, nil
+		}
+		// The thread blocks all signals, and the kernel unblocks this one for as long as the thread waits for it.
+		if !force && hasSignal(status, "SigBlk:", SignalWake) {
+			return false, nil
+		}
+	}
+	return true, unix.Tgkill(id.PID, id.ControlTID, SignalWake)
+}
+
+// hasSignal reports whether a set of /proc/PID/task/TID/status has a signal.
+func hasSignal(status, set string, sig unix.Signal) bool {
+	for line := range strings.Lines(status) {
+		if v, ok := strings.CutPrefix(line, set); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return err == nil && bits&(1<<(sig-1)) != 0
+		}
+	}
+	return false
+}
+
+// AwaitEnd returns when the process that id names has ended. Meanwhile it occupies no thread.
+func AwaitEnd(id Identity) error {
+	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		if errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		return fmt.Errorf("process %d: %w", id.PID, err)
+	}
+	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", id.PID))
+	defer f.Close()
+	if !Alive(id.PID, id.StartTime) {
+		return nil
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+	})
+}
+
 // StartTime returns field 22 of /proc/PID/stat, in clock ticks since boot.
 func StartTime(pid int) (uint64, error) {
 	f, err := statFields(pid)

@@ -89,6 +89,13 @@ type Program struct {
 	bye     bool          // it ends by itself
 	shut    bool          // frozen, with memory that is not whole
 	thawed  chan struct{} // closed when it is frozen no longer; nil: it is not
+	peer    *Peer         // as of its last HELLO; nil: it has not said any
+}
+
+// Peer is what a program and the kernel said of it when it last connected.
+type Peer struct {
+	Self int // process ID, as the program sees it
+	UID  int // effective, as the kernel tells us
 }
 
 type caveatKey struct {
@@ -329,6 +336,16 @@ func (p *Program) Drop() {
 	}
 }
 
+// Peer returns who has connected last.
+func (p *Program) Peer() (Peer, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.peer == nil {
+		return Peer{}, false
+	}
+	return *p.peer, true
+}
+
 // SaidBye reports whether the program has said that it ends by itself.
 func (p *Program) SaidBye() bool {
 	p.mu.Lock()
@@ -365,6 +382,11 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 	if err != nil {
 		return err
 	}
+	cred, err := conn.Peer()
+	if err != nil {
+		page.Close()
+		return err
+	}
 	s := &session{conn: conn, page: page, resume: h.Flags&wire.HelloResume != 0, calms: h.Flags&wire.HelloCalm != 0,
 		parks: h.Flags&wire.HelloPark != 0, replies: map[uint64]chan wire.Message{},
 		adopted: make(chan struct{}), done: make(chan struct{})}
@@ -378,6 +400,7 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 		p.closeAllocsLocked() // told anew, with fresh descriptors
 	}
 	p.s = s
+	p.peer = &Peer{Self: int(h.PID), UID: int(cred.Uid)}
 	p.mu.Unlock()
 	if err := conn.Send(0, &wire.Welcome{Proto: wire.Version, Token: p.id.Token}); err != nil {
 		p.finish(s)
@@ -642,11 +665,22 @@ func (p *Program) Wake(ctx context.Context) error {
 	if have {
 		return nil
 	}
-	if err := unix.Tgkill(p.id.PID, p.id.ControlTID, SignalWake); err != nil {
+	begun, sent := time.Now(), false
+	signal := func() (err error) {
+		// One that is not seen waiting is stopped, or about to wait, or comes back by itself.
+		if !sent {
+			sent, err = wake(p.Identity(), time.Since(begun) > wakeForce)
+		}
 		if errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 		}
-		return fmt.Errorf("wake thread %d of process %d: %w", p.id.ControlTID, p.id.PID, err)
+		if err != nil {
+			return fmt.Errorf("wake thread %d of process %d: %w", p.id.ControlTID, p.id.PID, err)
+		}
+		return nil
+	}
+	if err := signal(); err != nil {
+		return err
 	}
 	// A program that is killed before it has said hello has no conversation whose end would tell.
 	look := time.NewTicker(50 * time.Millisecond)
@@ -663,9 +697,15 @@ func (p *Program) Wake(ctx context.Context) error {
 			if !Alive(p.id.PID, 0) {
 				return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 			}
+			if err := signal(); err != nil {
+				return err
+			}
 		}
 	}
 }
+
+// wakeForce is how long Wake looks for a control thread that waits, before it sends the signal regardless.
+const wakeForce = 2 * time.Second
 
 // NeedsMemory reports whether the program has come back from a RELEASE and was not given its memory yet.
 func (p *Program) NeedsMemory() bool {

@@ -325,3 +325,56 @@ func TestWakeOfTheDying(t *testing.T) {
 		t.Fatalf("Wake = %v, want ErrGone", err)
 	}
 }
+
+// A thread gets no signal to wake it that it does not wait for: it would wake it from its next sleep.
+func TestWakeOnlyWhoWaits(t *testing.T) {
+	cmd := exec.Command("sleep", "1000") // which the signal would end
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	start, err := StartTime(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := Identity{PID: cmd.Process.Pid, StartTime: start - 1, ControlTID: cmd.Process.Pid}
+	if _, err := wake(id, true); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("another process with its number: %v", err)
+	}
+	status := "Name:\tx\nSigPnd:\t0000000000000000\nSigBlk:\tfffffffe7ffbfeff\n"
+	if hasSignal(status, "SigPnd:", SignalWake) || !hasSignal(status, "SigBlk:", SignalWake) {
+		t.Errorf("signal %d in %q", SignalWake, status)
+	}
+	if !Alive(id.PID, start) {
+		t.Error("it has been signalled")
+	}
+}
+
+// The end of a process is noticed, without being its parent; and that of one whose number is another's is known.
+func TestAwaitEnd(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	start, err := StartTime(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start - 1}); err != nil {
+		t.Error(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start}) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it lives, but: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	cmd.Process.Kill()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -316,15 +316,10 @@ func (s *site) until(what string, cond func() bool) {
 	}
 }
 
-// killDaemon ends the daemon as nobody can prevent, and waits until it is gone.
 // kept counts the descriptors of memory that the keeper of a site holds.
 func (s *site) kept() (n int) {
 	s.t.Helper()
-	for _, pid := range s.remains() {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if !bytes.Contains(line, []byte("\x00keeper\x00")) {
-			continue
-		}
+	for _, pid := range s.keepers() {
 		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil {
 			s.t.Fatal(err)
@@ -338,6 +333,18 @@ func (s *site) kept() (n int) {
 	return n
 }
 
+// keepers lists the keepers of a site: one, or none.
+func (s *site) keepers() (list []int) {
+	for _, pid := range s.remains() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.Contains(line, []byte("\x00keeper\x00")) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// killDaemon ends the daemon as nobody can prevent, and waits until it is gone.
 func (s *site) killDaemon() {
 	s.t.Helper()
 	pid := s.server("daemon.sock")
@@ -533,6 +540,12 @@ func (s *site) teller(name string) *teller {
 // tellerLater does not wait until it is ready.
 func (s *site) tellerLater(name string) *teller {
 	s.t.Helper()
+	return s.tellerBy(name, nil)
+}
+
+// tellerBy starts it by way of another program, if one is named, and with arguments of its own.
+func (s *site) tellerBy(name string, by []string, args ...string) *teller {
+	s.t.Helper()
 	r := &teller{commands: s.path(name + ".in"), answers: s.path(name + ".out")}
 	if err := syscall.Mkfifo(r.commands, 0o600); err != nil {
 		s.t.Fatal(err)
@@ -542,7 +555,7 @@ func (s *site) tellerLater(name string) *teller {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { r.pipe.Close() })
-	r.program = s.start(name, built.teller, r.commands, r.answers)
+	r.program = s.start(name, append(append(by, built.teller, r.commands, r.answers), args...)...)
 	return r
 }
 

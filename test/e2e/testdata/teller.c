@@ -1,7 +1,7 @@
 /* teller: a CUDA program that does what it is told, for the end-to-end tests. It reads
  * commands, a line each, from a named pipe and appends an answer for each to a file:
  *
- *     teller COMMANDS ANSWERS
+ *     teller COMMANDS ANSWERS [plain]    (plain: its module has no variable, so bump and count are errors)
  *
  *     TAG alloc MIB          TAG ok INDEX
  *     TAG try MIB            TAG ok               (allocates and frees), or TAG error N
@@ -19,6 +19,7 @@
  *     TAG whole INDEX        TAG ok WRITES        (how many writes of those it has), or TAG error torn
  *     TAG churn N            TAG ok ROUNDS        (until the next command: frees and allocates N blocks of 2 MiB in turn)
  *     TAG managed            TAG ok, or TAG error N
+ *     TAG user UID           TAG ok               (becomes that user)
  *     TAG exit STATUS        ends
  */
 #define _GNU_SOURCE
@@ -33,12 +34,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char ptx[] =
-	".version 7.0\n.target sm_70\n.address_size 64\n"
+static const char header[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+static const char variable[] =
 	".visible .global .align 4 .u32 counter = 40;\n"
 	".visible .entry bump(.param .u32 p_n)\n{\n .reg .b32 %r<3>;\n"
 	" ld.param.u32 %r0, [p_n]; ld.global.u32 %r1, [counter]; add.u32 %r2, %r0, %r1; st.global.u32 [counter], %r2;\n"
-	" ret;\n}\n"
+	" ret;\n}\n";
+static const char kernels[] =
 	".visible .entry fill(.param .u64 p_at, .param .u64 p_n, .param .u32 p_seed)\n{\n"
 	" .reg .pred %p<2>; .reg .b32 %r<12>; .reg .b64 %d<12>;\n"
 	" ld.param.u64 %d0, [p_at]; ld.param.u64 %d1, [p_n]; ld.param.u32 %r8, [p_seed];\n"
@@ -260,6 +262,8 @@ static void obey(char *line)
 		CU(cuMemFree(held[a].at));
 		held[a].at = 0;
 		answer("%s ok\n", tag);
+	} else if (!k_bump && (!strcmp(verb, "bump") || !strcmp(verb, "count"))) {
+		answer("%s error plain\n", tag);
 	} else if (!strcmp(verb, "bump")) {
 		unsigned n = (unsigned)a;
 		void *args[] = {&n};
@@ -292,6 +296,11 @@ static void obey(char *line)
 			answer("%s error %d\n", tag, (int)r);
 		else
 			answer("%s ok\n", tag);
+	} else if (!strcmp(verb, "user")) {
+		if (setuid((uid_t)a))
+			answer("%s error user\n", tag);
+		else
+			answer("%s ok\n", tag);
 	} else if (!strcmp(verb, "exit")) {
 		exit((int)a);
 	} else {
@@ -301,8 +310,9 @@ static void obey(char *line)
 
 int main(int argc, char **argv)
 {
-	if (argc != 3) {
-		fprintf(stderr, "usage: teller COMMANDS ANSWERS\n");
+	bool plain = argc == 4 && !strcmp(argv[3], "plain");
+	if (argc != 3 && !plain) {
+		fprintf(stderr, "usage: teller COMMANDS ANSWERS [plain]\n");
 		return 2;
 	}
 	answers = open(argv[2], O_WRONLY | O_APPEND | O_CREAT, 0600);
@@ -319,15 +329,19 @@ int main(int argc, char **argv)
 	CU(cuInit(0));
 	CU(cuDeviceGet(&dev, 0));
 	CU(cuCtxCreate(&ctx, 0, dev));
+	static char ptx[sizeof header + sizeof variable + sizeof kernels];
+	snprintf(ptx, sizeof ptx, "%s%s%s", header, plain ? "" : variable, kernels);
 	CU(cuModuleLoadData(&mod, ptx));
 	CU(cuModuleGetFunction(&k_fill, mod, "fill"));
 	CU(cuModuleGetFunction(&k_sum, mod, "sum"));
-	CU(cuModuleGetFunction(&k_bump, mod, "bump"));
 	CU(cuModuleGetFunction(&k_put, mod, "put"));
 	CU(cuModuleGetFunction(&k_chase, mod, "chase"));
 	CU(cuModuleGetFunction(&k_spread, mod, "spread"));
-	size_t size;
-	CU(cuModuleGetGlobal(&counter, &size, mod, "counter"));
+	if (!plain) {
+		size_t size;
+		CU(cuModuleGetFunction(&k_bump, mod, "bump"));
+		CU(cuModuleGetGlobal(&counter, &size, mod, "counter"));
+	}
 	CU(cuMemAlloc(&out, sizeof(uint64_t)));
 	CU(cuMemAlloc(&table, MOST_STRIDES * sizeof(uint64_t)));
 	answer("ready\n");

@@ -1,0 +1,158 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"holdfast/internal/process"
+)
+
+// NotBackError is wrapped by the error of an operation that has ended while programs of it still stand still. They
+// are being brought back; whoever asked need not wait for it.
+type NotBackError struct {
+	PID  int
+	Done <-chan struct{} // closed when all of them have their memory or are gone
+}
+
+func (e *NotBackError) Error() string {
+	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring meanwhile",
+		e.PID)
+}
+
+// comeback is the return of released programs to where they were, from any state after the keeper has their
+// descriptors.
+type comeback struct {
+	env      *Env
+	programs []*process.Program
+	t        *timeline
+
+	mu     sync.RWMutex // read-locked over before
+	before func(*process.Program) error
+}
+
+// comeBack brings released programs back. What fails is tried again for as long as they live: another program may have
+// taken the device memory that the driver needs, and may give it back; a stopped program cannot answer until it is
+// continued. It waits for Env.Patience at most, and then returns a [*NotBackError].
+//
+// before, if not nil, is called of each program that has its memory again and is about to run, unless that comes later.
+func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(context.Context,
+	*process.Program) error) error {
+	b := &comeback{env: e, programs: programs, t: t}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if before != nil {
+		b.before = func(p *process.Program) error { return before(ctx, p) }
+	}
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = b.all()
+	}()
+	limit := time.NewTimer(e.patience())
+	defer limit.Stop()
+	select {
+	case <-done:
+		return err
+	case <-limit.C:
+	}
+	cancel()
+	b.mu.Lock() // before is the caller's, who goes on now
+	b.before = nil
+	b.mu.Unlock()
+	return &NotBackError{programs[0].Identity().PID, done}
+}
+
+// all returns when each program has come back or is gone; the error says of those that are.
+func (b *comeback) all() error { return parallel(b.programs, b.one) }
+
+// How long an attempt waits for the one before it, and how long a program may take to answer a signal: longer than it
+// tries to connect.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 5 * time.Second
+	wakeLimit  = 15 * time.Second
+)
+
+func (b *comeback) one(p *process.Program) error {
+	p.Log().Debug("coming back")
+	said := ""
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		err := b.try(p)
+		if err == nil {
+			return nil
+		}
+		id := p.Identity()
+		if !process.Alive(id.PID, id.StartTime) {
+			return fmt.Errorf("process %d: %w: %v", id.PID, process.ErrGone, err)
+		}
+		if err.Error() != said {
+			said = err.Error()
+			p.Log().Warn("a program does not come back yet", "err", err)
+		}
+		select {
+		case <-p.Ended():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// try does what is left to do for one program. Only the wake is bounded: what waits for an answer of the program ends
+// with it.
+func (b *comeback) try(p *process.Program) error {
+	id := p.Identity()
+	drv, err := b.env.GPUs.Driver(id.GPU)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := b.env.driverRestore(drv, p); err != nil {
+		return err
+	}
+	b.t.add("  driver restore", time.Since(start), true)
+	start = time.Now()
+	// A program that was not released yet, or whose last daemon died before it was, comes back by itself.
+	wake, cancel := context.WithTimeout(context.Background(), wakeLimit)
+	err = p.Wake(wake)
+	cancel()
+	if err != nil {
+		return err
+	}
+	b.t.add("  wake", time.Since(start), true)
+	if p.NeedsMemory() {
+		start = time.Now()
+		if _, err := p.Remap(context.Background(), false); err != nil {
+			return err
+		}
+		b.t.add("  map", time.Since(start), true)
+	}
+	// From here on the program has its memory: should we die, it opens its gate by itself.
+	b.unkeep(p)
+	b.prepare(p)
+	return open(context.Background(), p, 0)
+}
+
+// unkeep takes the record of a program back. It does not stand in the program's way: the next daemon would find that
+// it runs.
+func (b *comeback) unkeep(p *process.Program) {
+	var err error
+	for range 3 {
+		if err = b.env.unkeep(p); err == nil {
+			return
+		}
+	}
+	p.Log().Error("the keeper keeps the record of a program that has come back", "err", err)
+}
+
+func (b *comeback) prepare(p *process.Program) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.before == nil {
+		return
+	}
+	if err := b.before(p); err != nil {
+		p.Log().Warn("not prepared for running again", "err", err)
+	}
+}

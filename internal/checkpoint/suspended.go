@@ -1,0 +1,318 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/daemon/api"
+	"holdfast/internal/image"
+	"holdfast/internal/process"
+)
+
+// The keeper's record of a suspended program whose memory lies in an image also lies in a file of the runtime
+// directory. So such a program can be resumed although both the daemon and the keeper were killed. A program outlives
+// neither its process nor the kernel, and the file holds only while both are the ones that it names.
+
+// suspendedDir is in the runtime directory: a file for each program that is suspended to an image, by its token.
+const suspendedDir = "suspended"
+
+const maxSuspended = 256 << 20 // bytes of a file: as much as the keeper takes
+
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// openSuspended opens the directory of the files. It is our user's alone.
+func (e *Env) openSuspended() (*os.Root, error) {
+	dir, err := os.OpenRoot(e.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := dir.Mkdir(suspendedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	info, err := dir.Lstat(suspendedDir)
+	if err == nil {
+		err = private(info, fs.ModeDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return dir.OpenRoot(suspendedDir)
+}
+
+// private refuses what is not of that type, or not of our user alone.
+func private(info fs.FileInfo, kind fs.FileMode) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode().Type() != kind || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s is not a %s of this user alone", info.Name(), map[fs.FileMode]string{0: "file",
+			fs.ModeDir: "directory"}[kind])
+	}
+	return nil
+}
+
+// saveSuspended makes the files of programs that are suspended to the image im, durably.
+func (e *Env) saveSuspended(programs []*process.Program, dir, digest string) error {
+	if e.Dir == "" {
+		return nil
+	}
+	root, err := e.openSuspended()
+	if err != nil {
+		return fmt.Errorf("records of suspended programs: %w", err)
+	}
+	defer root.Close()
+	first := programs[0].Identity()
+	for _, p := range programs {
+		r, _ := recordOf(p, Record{Doing: DoingSuspend, Root: first.PID, RootStart: first.StartTime, Image: dir,
+			Boot: bootID(), Digest: digest})
+		b, err := json.Marshal(r)
+		if err == nil {
+			err = writeDurably(root, key(r.Identity.Token)+".json", b)
+		}
+		if err != nil {
+			return fmt.Errorf("record of suspended process %d: %w", first.PID, err)
+		}
+	}
+	return nil
+}
+
+// writeDurably puts a file in place, whole or not at all.
+func writeDurably(root *os.Root, name string, b []byte) error {
+	tmp := "." + name
+	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(tmp))
+	}
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// readSuspended returns what the file of a token says.
+func readSuspended(root *os.Root, token string) (*Record, error) {
+	f, err := root.OpenFile(token+".json", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = private(info, 0)
+	}
+	if err == nil && info.Size() > maxSuspended {
+		err = fmt.Errorf("%d bytes", info.Size())
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSuspended))
+	if err != nil {
+		return nil, err
+	}
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, err
+	}
+	return &r, r.checkSuspended(token)
+}
+
+// checkSuspended refuses what saveSuspended does not write.
+func (r *Record) checkSuspended(token string) error {
+	id := r.Identity
+	switch {
+	case r.Doing != DoingSuspend:
+		return fmt.Errorf("it is of a %q", r.Doing)
+	case key(id.Token) != token:
+		return fmt.Errorf("it is of program %s", key(id.Token))
+	case id.PID <= 1 || id.StartTime == 0 || id.ControlTID <= 1:
+		return fmt.Errorf("process %d that started at %d, thread %d", id.PID, id.StartTime, id.ControlTID)
+	case !filepath.IsAbs(r.Image):
+		return fmt.Errorf("image %q", r.Image)
+	}
+	for _, a := range r.Allocs {
+		if a.ID == 0 || a.Size == 0 || a.Size > 1<<46 || int(a.Device) >= len(id.Devices) {
+			return fmt.Errorf("allocation %d: %d bytes on device %d of %d", a.ID, a.Size, a.Device, len(id.Devices))
+		}
+	}
+	return nil
+}
+
+// suspendedRecord returns the file of a program, or nil if there is none.
+func (e *Env) suspendedRecord(p *process.Program) (*Record, error) {
+	if e.Dir == "" {
+		return nil, nil
+	}
+	root, err := e.openSuspended()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	r, err := readSuspended(root, key(p.Identity().Token))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // suspended to the GPU, or by an older daemon
+	}
+	return r, err
+}
+
+// removeSuspended removes the file of a token, if there is one.
+func (e *Env) removeSuspended(token [16]byte) {
+	if e.Dir == "" {
+		return
+	}
+	err := os.Remove(filepath.Join(e.Dir, suspendedDir, key(token)+".json"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.Log.Warn("the record of a program that is not suspended any more stays", "err", err)
+	}
+}
+
+// resumed forgets that a program was suspended.
+func (e *Env) resumed(p *process.Program) {
+	e.removeSuspended(p.Identity().Token)
+	dir := p.Image()
+	if !onHost(dir) {
+		return
+	}
+	p.SetImage("")
+	if e.wanted(dir) {
+		return
+	}
+	if err := image.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.Log.Warn("the image of a program that is not suspended any more stays", "dir", dir, "err", err)
+	}
+}
+
+// CameBack says that a program that was thought suspended has its memory: it had not been released when both daemon
+// and keeper died.
+func (e *Env) CameBack(p *process.Program) { e.resumed(p) }
+
+// Ended removes what is left of a program that ended while it was suspended: its record, and its image if that is in
+// host memory and no other program needs it.
+func (e *Env) Ended(p *process.Program) { e.resumed(p) }
+
+// dropSuspended is Ended of a program that was not registered.
+func (e *Env) dropSuspended(r *Record) {
+	p := process.New(r.Identity, "", e.Log)
+	p.SetImage(r.Image)
+	e.Ended(p)
+}
+
+// wanted reports whether a suspended program lives whose memory is in the image dir.
+func (e *Env) wanted(dir string) bool {
+	found := false
+	e.eachSuspended(func(r *Record) {
+		found = found || r.Image == dir && r.lives()
+	})
+	return found
+}
+
+// lives reports whether the process of a file is the one that runs.
+func (r *Record) lives() bool {
+	return r.Boot == bootID() && process.Alive(r.Identity.PID, r.Identity.StartTime)
+}
+
+// eachSuspended calls f for each file that can be read.
+func (e *Env) eachSuspended(f func(*Record)) {
+	if e.Dir == "" {
+		return
+	}
+	root, err := e.openSuspended()
+	if err != nil {
+		e.Log.Error("records of suspended programs", "err", err)
+		return
+	}
+	defer root.Close()
+	list, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		e.Log.Error("records of suspended programs", "err", err)
+		return
+	}
+	for _, entry := range list {
+		token, ok := strings.CutSuffix(entry.Name(), ".json")
+		if !ok || strings.HasPrefix(token, ".") {
+			continue
+		}
+		r, err := readSuspended(root, token)
+		if err != nil {
+			e.Log.Error("the record of a suspended program is no good", "file", entry.Name(), "err", err)
+			continue
+		}
+		f(r)
+	}
+}
+
+// RecoverSuspended takes up suspended programs that no keeper knows of any more. What is left of those that have
+// ended is removed.
+func (e *Env) RecoverSuspended(reg Registry) {
+	var dead, alive []*Record
+	e.eachSuspended(func(r *Record) {
+		if r.lives() {
+			alive = append(alive, r)
+		} else {
+			dead = append(dead, r)
+		}
+	})
+	for _, r := range dead {
+		e.dropSuspended(r)
+	}
+	for _, r := range alive {
+		p := process.New(r.Identity, api.StateSuspended, e.Log)
+		p.SetImage(r.Image)
+		p.Adopt(r.allocs(nil))
+		if err := reg.Register(p); err != nil {
+			continue // the keeper has told of it
+		}
+		if err := r.checkImage(); err != nil {
+			p.Log().Error("a suspended program cannot be resumed", "err", err)
+		}
+		p.Log().Info("a suspended program was found by its record")
+		reg.Suspended(p)
+	}
+}
+
+// checkImage refuses an image that is not the one that the program was suspended to.
+func (r *Record) checkImage() error {
+	im, err := image.Open(r.Image)
+	if err != nil {
+		return err
+	}
+	defer im.Close()
+	return r.matches(im)
+}
+
+func (r *Record) matches(im *image.Image) error {
+	if got := im.Manifest.Digest(); got != r.Digest {
+		return fmt.Errorf("%s is not the image that process %d was suspended to: its digest is %s, that one's was %s",
+			r.Image, r.Identity.PID, got, r.Digest)
+	}
+	return nil
+}

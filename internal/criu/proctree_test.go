@@ -1,0 +1,72 @@
+package criu
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process that has the number of another one, which it got later, is not killed in its place, nor continued.
+func TestKillOnlyWhoIsMeant(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	pid := cmd.Process.Pid
+	s, err := readStat(procPath(pid, "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Kill(pid, s.start-1, time.Second); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("with the start of another process: %v", err)
+	}
+	if err := Kill(pid, 0, time.Second); !errors.Is(err, errUnknown) {
+		t.Errorf("with no start: %v", err)
+	}
+	if err := Resume(pid, s.start+1); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("resume with the start of another process: %v", err)
+	}
+	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state == 'Z' {
+		t.Fatalf("it is not alive: %v", err)
+	}
+	if err := Kill(pid, s.start, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state != 'Z' {
+		t.Errorf("it is still alive: %v", err)
+	}
+}
+
+// What Dump refuses is refused beforehand as well.
+func TestPrecheck(t *testing.T) {
+	c := tool(t)
+	tg := exec.Command("setsid", "sleep", "1000")
+	if err := tg.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Wait()
+	defer tg.Process.Kill()
+	if err := c.Precheck(tg.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	var refused *DumpError
+	own := exec.Command("unshare", "--net", "setsid", "sleep", "1000")
+	if err := own.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer own.Wait()
+	defer own.Process.Kill()
+	for !ownNamespace(own.Process.Pid, "net") {
+		if own.Process.Signal(syscall.Signal(0)) != nil {
+			t.Skip("no namespaces here")
+		}
+		time.Sleep(time.Millisecond) // between two looks
+	}
+	if err := c.Precheck(own.Process.Pid); !errors.As(err, &refused) {
+		t.Errorf("a process in a namespace of its own: %v", err)
+	}
+}
