@@ -82,6 +82,7 @@ func (b *comeback) one(p *process.Program) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := b.try(p)
 		if err == nil {
+			b.env.resumed(p)
 			return nil
 		}
 		id := p.Identity()

@@ -122,6 +122,8 @@ type Registry struct {
 	// Register is called with a program before it is woken, so that its conversation finds it. It returns an error
 	// for a program that is there already.
 	Register func(*process.Program) error
+	// Lookup returns the program that is registered for a process, or nil.
+	Lookup func(pid int) *process.Program
 	// Suspended is called of a registered program that stays suspended.
 	Suspended func(*process.Program)
 	// Gone is called, with its operation lock held, of a registered program that has ended before it was brought back.
@@ -222,7 +224,6 @@ func (e *Env) bringBack(p *process.Program, r *Record, reg Registry) {
 		return
 	}
 	p.SetState(api.StateRunning)
-	e.resumed(p)
 	p.Log().Info("brought back after the death of an earlier daemon")
 }
 

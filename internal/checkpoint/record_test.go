@@ -172,16 +172,30 @@ func TestSuspendedFiles(t *testing.T) {
 	if err := os.Symlink(name(lives), filepath.Join(e.Dir, suspendedDir, strings.Repeat("0", 32)+".json")); err != nil {
 		t.Fatal(err)
 	}
+	runs := newProgram(t, sleeper(t, nil)) // it came back by itself
+	runs.SetState(api.StateRunning)
+	if err := e.saveSuspended([]*process.Program{runs}, "/img", "d"); err != nil {
+		t.Fatal(err)
+	}
 	var found []int
 	e.RecoverSuspended(Registry{
-		Register:  func(p *process.Program) error { found = append(found, p.Identity().PID); return nil },
+		Register: func(p *process.Program) error {
+			if p.Identity().PID == runs.Identity().PID {
+				return errors.New("it is here")
+			}
+			found = append(found, p.Identity().PID)
+			return nil
+		},
+		Lookup:    func(int) *process.Program { return runs },
 		Suspended: func(*process.Program) {},
 	})
 	if len(found) != 1 || found[0] != lives.Identity().PID {
 		t.Errorf("found %v, want %d", found, lives.Identity().PID)
 	}
-	if _, err := os.Stat(name(reused)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the record of a process that has ended: %v", err)
+	for _, p := range []*process.Program{reused, runs} {
+		if _, err := os.Stat(name(p)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the record of a process that has ended, or runs: %v", err)
+		}
 	}
 	// Open to others, they are no records of ours.
 	if err := os.Chmod(name(lives), 0o644); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -81,7 +82,9 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 		switch {
 		case c.w == nil:
 		case committed:
-			err = errors.Join(err, image.Remove(dir))
+			if bad := image.Remove(dir); !errors.Is(bad, fs.ErrNotExist) { // a program that came back has done it
+				err = errors.Join(err, bad)
+			}
 		default:
 			err = errors.Join(err, c.w.Abort())
 		}
@@ -221,9 +224,6 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	}
 	if err := e.comeBack(programs, &t, nil); err != nil {
 		return nil, err
-	}
-	for _, p := range programs {
-		e.resumed(p)
 	}
 	res.Total, res.Steps = time.Since(begin), t.steps
 	return res, nil

@@ -289,7 +289,12 @@ func (e *Env) RecoverSuspended(reg Registry) {
 		p.SetImage(r.Image)
 		p.Adopt(r.allocs(nil))
 		if err := reg.Register(p); err != nil {
-			continue // the keeper has told of it
+			// The keeper has told of it, or it has come by itself, with all its memory.
+			q := reg.Lookup(r.Identity.PID)
+			if q != nil && q.Identity().Token == r.Identity.Token && q.State() == api.StateRunning {
+				e.dropSuspended(r)
+			}
+			continue
 		}
 		if err := r.checkImage(); err != nil {
 			p.Log().Error("a suspended program cannot be resumed", "err", err)

@@ -2,7 +2,9 @@ package criu
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -69,4 +71,48 @@ func TestPrecheck(t *testing.T) {
 	if err := c.Precheck(own.Process.Pid); !errors.As(err, &refused) {
 		t.Errorf("a process in a namespace of its own: %v", err)
 	}
+}
+
+// Who restores a process knows when it started before it has come back altogether.
+func TestBorn(t *testing.T) {
+	c := tool(t)
+	p := start(t, [3]*os.File{}, "memory=8")
+	p.tick()
+	dir := filepath.Join(t.TempDir(), "criu")
+	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
+	p.kill()
+	var born []uint64
+	pid, err := c.Restore(t.Context(), RestoreOptions{Dir: dir, Born: func(start uint64) {
+		born = append(born,
+			start)
+	}})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer (&target{t: t, pid: pid}).kill()
+	s, err := readStat(procPath(pid, "stat"))
+	if err != nil || len(born) != 1 || born[0] != s.start {
+		t.Errorf("born at %v, started at %d (%v)", born, s.start, err)
+	}
+}
+
+// A stopped process runs no further until it is continued.
+func TestStop(t *testing.T) {
+	p := start(t, [3]*os.File{}, "threads=4", "memory=8")
+	p.tick()
+	s, err := readStat(procPath(p.pid, "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Stop(p.pid, s.start-1, time.Second); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("another process: %v", err)
+	}
+	if err := Stop(p.pid, s.start, 10*time.Second); err != nil || !Stopped(p.pid, s.start) {
+		t.Errorf("not stopped: %v", err)
+	}
+	if err := Continue(p.pid, s.start); err != nil {
+		t.Fatal(err)
+	}
+	p.drain()
+	p.tick()
 }

@@ -349,21 +349,20 @@ func (d *Daemon) hasConversation(p *process.Program) bool { return p.Conversing(
 func (d *Daemon) forget(p *process.Program) {
 	id := p.Identity()
 	d.mu.Lock()
-	k := d.keep
+	k, last := d.keep, true
 	for _, q := range d.programs {
 		if q != p && q.Identity().Token == id.Token {
-			k = nil // restored meanwhile: what is kept is of that one
+			last = false // restored meanwhile: what is kept is of that one
 		}
 	}
 	d.mu.Unlock()
-	if k != nil {
+	if k != nil && last {
 		// It may have ended while it was released: at the end of a checkpoint that was to end it, or by itself.
 		if err := checkpoint.Forget(k, p); err != nil {
 			p.Log().Warn("the keeper keeps memory of a program that has ended", "err", err)
 		}
 	}
-	suspended := p.State() == api.StateSuspended
-	if suspended {
+	if last {
 		d.env().Ended(p)
 	}
 	// At once, so that whoever looks finds it among the living or among the dead.
@@ -371,7 +370,7 @@ func (d *Daemon) forget(p *process.Program) {
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
 	}
-	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && !suspended {
+	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && p.State() != api.StateSuspended {
 		d.keepFor(p)
 	} else {
 		p.Drop()

@@ -287,7 +287,12 @@ func (d *Daemon) has(p *process.Program) bool {
 // recoverKept takes up what an earlier daemon left: with the keeper, and of suspended programs in files.
 func (d *Daemon) recoverKept() {
 	reg := checkpoint.Registry{
-		Register:  d.register,
+		Register: d.register,
+		Lookup: func(pid int) *process.Program {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.programs[pid]
+		},
 		Suspended: func(p *process.Program) { go d.watchSuspended(p) },
 		Gone: func(p *process.Program) {
 			p.MarkEnded()

@@ -157,6 +157,9 @@ func TestStoppedOnItsWayBack(t *testing.T) {
 		if signalled(pid) {
 			t.Error("it has been woken more often than it slept")
 		}
+		if left := s.suspended(); len(left) != 0 {
+			t.Errorf("it is not suspended any more, but there is %v", left)
+		}
 	}
 	s.ok("checkpoint", "teller", "-o", s.path("img"), "--leave-running")
 }
