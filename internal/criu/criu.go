@@ -14,7 +14,10 @@
 // that is caught in between does not come back (the parasite of the main thread cures itself when CRIU goes away; the
 // short visits to other threads do not). So a context that ends does not kill a dump at once, see DumpOptions.Grace.
 //
-// The package imports the standard library and x/sys only, and nothing of holdfast.
+// CRIU runs with the caller's rights and does what its configuration says (action scripts, plugins), so it gets none but our
+// command line: a clean environment and no configuration files. It must be a file that no other user can change.
+//
+// The package imports the standard library, x/sys and owned, and nothing else of holdfast.
 package criu
 
 import (
@@ -29,6 +32,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/internal/owned"
 )
 
 // MinMajor is the oldest major version of CRIU that is used: 3.x does not start on kernels since 6.12 or so (it cannot
@@ -80,7 +85,8 @@ func (e *NotFoundError) Error() string {
 }
 
 // Find looks for CRIU: $HOLDFAST_CRIU (which then must work), PREFIX/libexec/holdfast/criu beside the running
-// executable in PREFIX/bin, the user's cache directory (holdfast/criu/criu), PATH, /usr/local/sbin, /usr/sbin.
+// executable in PREFIX/bin, the user's cache directory (holdfast/criu/criu), PATH, /usr/local/sbin, /usr/sbin. One that
+// another user could change is passed over.
 func Find(logger *slog.Logger) (*Tool, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -88,7 +94,11 @@ func Find(logger *slog.Logger) (*Tool, error) {
 	var tried []string
 	try := func(path string) *Tool {
 		t := &Tool{path: path, log: logger}
-		v, err := t.probe()
+		err := owned.Check(path)
+		var v string
+		if err == nil {
+			v, err = t.probe()
+		}
 		if err != nil {
 			tried = append(tried, path+": "+err.Error())
 			return nil
@@ -145,7 +155,7 @@ func candidates() []string {
 func (t *Tool) probe() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, t.path, "--version").CombinedOutput()
+	out, err := t.command(ctx, "--version").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not run: %w: %s", err, firstLine(out))
 	}
@@ -180,7 +190,7 @@ func (t *Tool) Check() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, t.path, t.args("check")...).CombinedOutput()
+	out, err := t.command(ctx, t.args("check")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s check: %w: %s", t.path, err, bytes.TrimSpace(out))
 	}
@@ -217,9 +227,20 @@ func effectiveCaps(path string) (uint64, error) {
 	return 0, fmt.Errorf("%s has no CapEff", path)
 }
 
+// environment is all that CRIU gets of one. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys, whoever has
+// influence on the environment could preload libraries or put another iptables into its PATH.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+
+// command is a call of CRIU. ctx may only end what changes no process.
+func (t *Tool) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.path, args...)
+	cmd.Env = environment
+	return cmd
+}
+
 // args puts the options that every call shares behind the verb.
 func (t *Tool) args(verb string, more ...string) []string {
-	a := []string{verb}
+	a := []string{verb, "--no-default-config"}
 	if os.Geteuid() != 0 {
 		a = append(a, "--unprivileged")
 	}
