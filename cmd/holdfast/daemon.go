@@ -13,6 +13,7 @@ import (
 	"holdfast/internal/client"
 	"holdfast/internal/daemon"
 	"holdfast/internal/daemon/api"
+	"holdfast/internal/embedded"
 
 	"github.com/spf13/cobra"
 )
@@ -75,10 +76,15 @@ func (a *app) daemon(ctx context.Context, cfg daemon.Config) error {
 	if err != nil {
 		return err
 	}
+	stub, err := embedded.StubMemory()
+	if err != nil {
+		return err
+	}
+	defer stub.Close()
 	cfg.Dir = dir
 	cfg.Version = version
 	cfg.Libraries = []string{libs.Shim, libs.Stub()}
-	cfg.SoftDriver = func() (string, error) { return libs.Stub(), nil }
+	cfg.SoftDriver = func() (string, error) { return embedded.Path(stub), nil }
 	return daemon.Run(ctx, cfg)
 }
 
