@@ -93,9 +93,11 @@ func (a *app) daemon(ctx context.Context, cfg daemon.Config) error {
 // the process starts itself anew where that one is another.
 func (a *app) serverDir() (string, error) {
 	dir := a.runtimeDir()
-	if err := client.MakeRuntimeDir(dir); err != nil {
+	d, err := client.OpenRuntimeDir(dir)
+	if err != nil {
 		return "", err
 	}
+	d.Close()
 	if os.Getenv("HOLDFAST_DIR") != dir {
 		env := setEnv(os.Environ(), "HOLDFAST_DIR", dir)
 		return "", fmt.Errorf("start anew for %s: %w", dir, syscall.Exec("/proc/self/exe", os.Args, env))
