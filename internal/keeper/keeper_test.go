@@ -3,10 +3,12 @@ package keeper
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,5 +124,55 @@ func TestPutReplaces(t *testing.T) {
 	defer e.Close()
 	if string(e.Record) != `"new"` || len(e.Files) != 1 {
 		t.Fatalf("got %s and %d descriptors", e.Record, len(e.Files))
+	}
+}
+
+// Whatever a packet is, descriptors that came with it and are not kept are closed.
+func TestRefusedDescriptors(t *testing.T) {
+	for name, c := range map[string]struct {
+		packet string
+		fds    int
+	}{
+		"empty":                  {"", 1},
+		"empty, many":            {"", maxFDs + 1},
+		"garbage":                {"hello", 1},
+		"no ids":                 {`{"op":"fds"}`, 1},
+		"fds of nothing":         {`{"op":"fds","ids":[7]}`, 1},
+		"too many":               {`{"op":"put"}`, maxFDs + 1},
+		"with another operation": {`{"op":"list","ids":[7]}`, 1},
+		"with a commit":          {`{"op":"commit","ids":[7]}`, 1},
+		"with a get":             {`{"op":"get","ids":[7]}`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, ended := serve(t)
+			k, err := Dial(socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			fds := make([]int, c.fds)
+			for i := range fds {
+				fds[i] = int(w.Fd())
+			}
+			if _, _, err := k.c.WriteMsgUnix([]byte(c.packet), unix.UnixRights(fds...), nil); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			k.Close()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			// The conversation is over and nothing is kept: a writer that is left was leaked. The process lives, so nothing else closes it.
+			if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(r); err != nil || len(b) > 0 {
+				t.Errorf("%q, %v: a descriptor is left open", b, err)
+			}
+		})
 	}
 }

@@ -198,6 +198,8 @@ func TestConnHostile(t *testing.T) {
 		packet []byte
 		fds    int
 	}{
+		"empty":                {nil, 1},
+		"empty, many":          {nil, MaxFDs + 1},
 		"garbage":              {[]byte("hello, is this a web server?"), 1},
 		"too long":             {make([]byte, MaxPacket+1), 1},
 		"too many descriptors": {good, MaxFDs + 1},
