@@ -30,6 +30,7 @@ type Record struct {
 	Doing    string           `json:"doing"`
 	Root     int              `json:"root"` // of its process tree
 	Image    string           `json:"image,omitempty"`
+	ImageSum string           `json:"image_sum,omitempty"` // of a suspend: Image.Sum of what resume has to find there
 	Allocs   []AllocRecord    `json:"allocs"`
 }
 
@@ -55,7 +56,7 @@ func keepAll(k *keeper.Client, programs []*process.Program) error {
 }
 
 func keep(k *keeper.Client, p *process.Program, doing string, root int) error {
-	r := Record{Identity: p.Identity(), Doing: doing, Root: root, Image: p.Image()}
+	r := Record{Identity: p.Identity(), Doing: doing, Root: root, Image: p.Image(), ImageSum: p.ImageSum()}
 	files := map[uint64]*os.File{}
 	for _, a := range p.Allocs() {
 		r.Allocs = append(r.Allocs, AllocRecord{a.ID, a.VA, a.Size, a.Device, a.Kind, a.Used})
@@ -113,6 +114,7 @@ func (e *Env) recoverOne(ctx context.Context, k *keeper.Client, key string, regi
 	}
 	p := process.New(id, "restoring", e.Log)
 	p.SetImage(r.Image)
+	p.SetImageSum(r.ImageSum)
 	var allocs []*process.Alloc
 	for _, a := range r.Allocs {
 		allocs = append(allocs, &process.Alloc{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Kind: a.Kind, Used: a.Used, File: entry.Files[a.ID]})

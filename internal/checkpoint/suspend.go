@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdfast/internal/image"
+	"holdfast/internal/owned"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 	"holdfast/internal/snapshot/digest"
@@ -29,9 +30,25 @@ type SuspendResult struct {
 	Steps      []Step
 }
 
-// HostDir is where the memory of a program goes that is suspended to the host.
-func HostDir(p *process.Program) string {
-	return filepath.Join("/dev/shm", fmt.Sprintf("holdfast-%d", os.Getuid()), key(p.Identity().Token))
+// hostRoot holds the directories of all users for the host.
+const hostRoot = "/dev/shm"
+
+// HostDir makes the place where the memory of a program goes that is suspended to the host. Everybody may write /dev/shm, so a directory
+// that is there already may be somebody else's, who would get the memory and could put another in its place.
+func HostDir(p *process.Program) (string, error) { return hostDir(hostRoot, p) }
+
+func hostDir(root string, p *process.Program) (string, error) {
+	d, err := owned.Private(filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())))
+	if err != nil {
+		return "", refusef("have that directory removed, or suspend --to disk", "the place for host memory: %v", err)
+	}
+	defer d.Close()
+	return d.Join(key(p.Identity().Token)), nil
+}
+
+// inHost says whether the image of a suspended program lies where HostDir said.
+func inHost(dir string, p *process.Program) bool {
+	return dir == filepath.Join(hostRoot, fmt.Sprintf("holdfast-%d", os.Getuid()), key(p.Identity().Token))
 }
 
 // Suspend takes programs, the held ones of one process tree, off the GPU: when
@@ -97,6 +114,9 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	err = c.t.do("keep", func() error {
 		for _, p := range programs {
 			p.SetImage(dir)
+			if c.w != nil {
+				p.SetImageSum(c.w.Sum())
+			}
 			if err := keep(k, p, DoingCheckpoint, programs[0].Identity().PID); err != nil {
 				return err
 			}
@@ -163,7 +183,7 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 		}
 	}
 	if !onGPU {
-		im, err := image.Open(dir)
+		im, err := suspended(programs[0], dir)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +205,7 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	if err := e.comeBack(ctx, k, drv, programs, &t, nil); err != nil {
 		return nil, err
 	}
-	if dir == HostDir(programs[0]) {
+	if inHost(dir, programs[0]) {
 		if err := image.Remove(dir); err != nil {
 			e.Log.Warn("the image of a resumed program stays", "dir", dir, "err", err)
 		}
@@ -195,6 +215,26 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	}
 	res.Total, res.Steps = time.Since(begin), t.steps
 	return res, nil
+}
+
+// suspended opens the image of a suspended program: the very one that its suspend wrote, which the daemon and the keeper remember by its
+// sum. Any other, also a good one of the same program, is not what it has to go on with.
+func suspended(p *process.Program, dir string) (*image.Image, error) {
+	im, err := openImage(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	sum := p.ImageSum()
+	if sum == "" { // by a daemon that did not remember it; the image is this user's at least
+		p.Log().Warn("the image of a suspended program is taken by its place alone", "dir", dir)
+		return im, nil
+	}
+	if im.Sum() != sum {
+		im.Close()
+		return nil, refusef("put the image of its suspend back there", "%s holds another image than the one that process %d was suspended to (manifest %.16s, not %.16s)",
+			dir, p.Identity().PID, im.Sum(), sum)
+	}
+	return im, nil
 }
 
 // recreate makes new physical memory for every allocation, to be filled from m.

@@ -38,7 +38,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 		}
 	}()
 	opt := checkpoint.RestoreOptions{
-		Dir: req.Dir, Name: req.Name, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
+		Dir: req.Dir, Name: req.Name, Trust: req.Trust, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
 		Warm: d.takeKept, Room: func() { d.dropKept() }, Unregister: d.unregister,
 	}
 	// The programs are locked from Register on: no other operation gets between.
@@ -233,8 +233,7 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest, progress c
 	defer unlock()
 	dir := req.Dir
 	if to == checkpoint.ToHost {
-		dir = checkpoint.HostDir(group[0])
-		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		if dir, err = checkpoint.HostDir(group[0]); err != nil {
 			return nil, err
 		}
 	}

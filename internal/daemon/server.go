@@ -303,7 +303,7 @@ func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest, progress
 		return nil, err
 	}
 	defer unlock()
-	res, err := d.env().Rollback(ctx, group, req.Dir, progress)
+	res, err := d.env().Rollback(ctx, group, req.Dir, req.Trust, progress)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,7 @@ type Program struct {
 	base    wire.Counters // launches counted before the page now mapped
 	state   string
 	image   string // directory of the last image
+	sum     string // of the image that it is suspended to
 	missing func() uint64
 	bye     bool // it ends by itself
 }
@@ -163,6 +164,20 @@ func (p *Program) Image() string {
 func (p *Program) SetImage(dir string) {
 	p.mu.Lock()
 	p.image = dir
+	p.mu.Unlock()
+}
+
+// ImageSum returns the sum of the image that the program is suspended to, or "".
+func (p *Program) ImageSum() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sum
+}
+
+// SetImageSum records it.
+func (p *Program) SetImageSum(sum string) {
+	p.mu.Lock()
+	p.sum = sum
 	p.mu.Unlock()
 }
 

@@ -151,8 +151,9 @@ type RestoreRequest struct {
 	Dir       string `json:"dir"` // absolute
 	Name      string `json:"name,omitempty"`
 	Detach    bool   `json:"detach"`
-	OnDemand  bool   `json:"on_demand"`  // the program runs before its memory is there
-	ClientPID int    `json:"client_pid"` // not 0: unless detached the program gets descriptors 0, 1, 2 of the process that connected
+	OnDemand  bool   `json:"on_demand"`       // the program runs before its memory is there
+	ClientPID int    `json:"client_pid"`      // not 0: unless detached the program gets descriptors 0, 1, 2 of the process that connected
+	Trust     bool   `json:"trust,omitempty"` // although the image belongs to another user
 }
 
 // RestoreResult describes a restored program.
@@ -173,6 +174,7 @@ type RestoreResult struct {
 type RollbackRequest struct {
 	Target string `json:"target"`
 	Dir    string `json:"dir"`
+	Trust  bool   `json:"trust,omitempty"` // although the image belongs to another user
 }
 
 // RollbackResult describes a rollback.
