@@ -521,6 +521,9 @@ func (d *Daemon) list() []api.Process {
 		for _, c := range p.Caveats() {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text, Fatal: c.Flags&wire.CaveatBlocksFull != 0})
 		}
+		if why := p.Unfollowed(); why != "" {
+			a.Caveats = append(a.Caveats, api.Caveat{Code: "not-followed", Text: why})
+		}
 		out = append(out, a)
 	}
 	return out

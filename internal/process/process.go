@@ -80,6 +80,8 @@ type Program struct {
 	sum     string // of the image that it is suspended to
 	missing func() uint64
 	bye     bool // it ends by itself
+
+	unfollowed string // why it has no tap any more
 }
 
 type caveatKey struct {
