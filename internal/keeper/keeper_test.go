@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,61 @@ func TestRefusedDescriptors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever a client sends, the keeper goes on, keeps what others gave it, and leaves no descriptor open.
+func FuzzMessages(f *testing.F) {
+	for _, s := range []string{"", `{"op":"put","key":"k"}`, `{"op":"fds","ids":[0]}`, `{"op":"commit"}`, `{"op":"get","key":"kept"}`,
+		`{"op":"list"}`, `{"op":"del","key":"k"}`, `{"op":"put","key":"k"}` + "\n" + `{"op":"fds","ids":[0]}` + "\n" + `{"op":"commit"}`} {
+		f.Add(s, byte(1))
+	}
+	f.Fuzz(func(t *testing.T, packets string, n byte) {
+		s := &server{entries: map[string]*Entry{}, empty: make(chan struct{})}
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(pair[1]), "peer")
+		c, err := net.FileConn(file)
+		file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			s.serve(c.(*net.UnixConn))
+			c.Close()
+			close(done)
+		}()
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(p[0])
+		for i, packet := range strings.Split(packets, "\n") {
+			if i == 8 || len(packet) > maxPacket {
+				break
+			}
+			fds := make([]int, int(n)%(maxFDs+2))
+			for i := range fds {
+				fds[i] = p[1]
+			}
+			var oob []byte
+			if len(fds) > 0 {
+				oob = unix.UnixRights(fds...)
+			}
+			if unix.Sendmsg(pair[0], []byte(packet), oob, nil, unix.MSG_NOSIGNAL) != nil {
+				break // it has hung up
+			}
+		}
+		unix.Close(p[1])
+		unix.Close(pair[0])
+		<-done
+		for _, e := range s.entries {
+			e.Close()
+		}
+		if k, err := unix.Read(p[0], make([]byte, 1)); k != 0 || err != nil {
+			t.Fatalf("a descriptor is left: %d, %v", k, err)
+		}
+	})
 }
