@@ -125,7 +125,8 @@ var criuCapabilities = []struct {
 	{"CAP_SYS_PTRACE", 19, true, "CRIU stops and reads processes with it"},
 	{"CAP_CHECKPOINT_RESTORE", 40, true, "CRIU gives processes their old numbers back with it"},
 	{"CAP_SYS_ADMIN", 21, false, "CRIU restores namespaces and mounts with it"},
-	{"CAP_SYS_RESOURCE", 24, false, "CRIU raises limits back to what they were with it, and the daemon its limit of open files"},
+	{"CAP_SYS_RESOURCE", 24, false,
+		"CRIU raises limits back to what they were with it, and the daemon its limit of open files"},
 	{"CAP_NET_ADMIN", 12, false, "CRIU restores sockets with it"},
 }
 
@@ -134,10 +135,12 @@ func (m machine) lacksCapability(name, use string) string {
 	short := strings.TrimPrefix(name, "CAP_")
 	if m.uid == 0 {
 		// It is root, so something has taken it away: a container's or a unit's list.
-		return fmt.Sprintf("%s, for whole-process checkpoints only; this root does not have it: start the container with --cap-add %s, "+
-			"or name it in CapabilityBoundingSet= of the systemd unit", use, short)
+		return fmt.Sprintf("%s, for whole-process checkpoints only; this root does not have it: "+
+			"start the container with --cap-add %s, or name it in CapabilityBoundingSet= of the systemd unit",
+			use, short)
 	}
-	return fmt.Sprintf("%s, for whole-process checkpoints only; run as root, or in a session that has %s as an ambient capability (docs/security.md)", use, name)
+	return fmt.Sprintf("%s, for whole-process checkpoints only; run as root, "+
+		"or in a session that has %s as an ambient capability (docs/security.md)", use, name)
 }
 
 func (m machine) privilegeChecks() []check {
@@ -305,7 +308,8 @@ func (m machine) daemonChecks(ctx context.Context) []check {
 	} else {
 		open := info.Mode().Perm()&0o077 != 0
 		if err := owned.Check(m.dir); err != nil && !open {
-			return append(list, check{group, "runtime directory", checkFail, err.Error(), "set HOLDFAST_DIR to a directory of your own"})
+			return append(list, check{group, "runtime directory", checkFail, err.Error(),
+				"set HOLDFAST_DIR to a directory of your own"})
 		}
 		list = append(list, result(group, "runtime directory", !open, checkFail, fmt.Sprintf("%s, mode %04o", m.dir, info.Mode().Perm()), "chmod 700 "+m.dir))
 	}

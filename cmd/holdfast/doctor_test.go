@@ -14,7 +14,8 @@ func TestMissingCapability(t *testing.T) {
 		t.Fatal(err)
 	}
 	// All but CAP_SYS_RESOURCE, as many containers have it.
-	if err := os.WriteFile(filepath.Join(root, "proc/self/status"), []byte("Name:\tx\nCapEff:\t000001fffeffffff\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "proc/self/status"), []byte("Name:\tx\nCapEff:\t000001fffeffffff\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for uid, want := range map[int]string{0: "--cap-add SYS_RESOURCE", 1000: "run as root"} {
@@ -25,7 +26,8 @@ func TestMissingCapability(t *testing.T) {
 				continue
 			}
 			missing++
-			if c.Name != "CAP_SYS_RESOURCE" || c.Status != checkWarn || c.Detail != "missing" || !strings.Contains(c.Remedy, want) ||
+			if c.Name != "CAP_SYS_RESOURCE" || c.Status != checkWarn || c.Detail != "missing" ||
+				!strings.Contains(c.Remedy, want) ||
 				!strings.Contains(c.Remedy, "limit of open files") {
 				t.Errorf("user %d: %+v", uid, c)
 			}

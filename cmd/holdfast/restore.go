@@ -51,7 +51,8 @@ func (a *app) restoreVerb() *cobra.Command {
 	cmd.Flags().BoolVarP(&req.Detach, "detach", "d", false, "return once the program goes on")
 	cmd.Flags().BoolVar(&req.OnDemand, "on-demand", false, "go on before all GPU memory is there; launches wait for what they need")
 	cmd.Flags().StringVar(&req.Name, "name", "", "give the program this name (default: the one it had)")
-	cmd.Flags().BoolVar(&req.Trust, "trust", false, "although the image belongs to another user: its program will run as you")
+	cmd.Flags().BoolVar(&req.Trust, "trust", false,
+		"although the image belongs to another user: its program will run as you")
 	return cmd
 }
 

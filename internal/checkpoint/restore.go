@@ -129,7 +129,8 @@ func openImage(dir string, trust bool) (*image.Image, error) {
 	}
 	im, err := image.Open(dir)
 	if errors.Is(err, image.ErrForeign) {
-		return nil, refusef("add --trust if you trust that user with all that you may do: what is in the image runs as you", "%v", err)
+		return nil, refusef("add --trust if you trust that user with all that you may do: what is in it runs as you",
+			"%v", err)
 	}
 	return im, err
 }

@@ -24,7 +24,8 @@ type RollbackResult struct {
 // taken from, which live on. Memory allocated since then is left alone; memory
 // freed since then is a refusal. Before anything is overwritten, every chunk of the image
 // has been read and found right. With trust the image may belong to another user.
-func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool, progress Progress) (*RollbackResult, error) {
+func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool,
+	progress Progress) (*RollbackResult, error) {
 	im, err := openImage(dir, trust)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,9 @@ type SuspendResult struct {
 // hostRoot holds the directories of all users for the host.
 const hostRoot = "/dev/shm"
 
-// HostDir makes the place where the memory of a program goes that is suspended to the host. Everybody may write /dev/shm, so a directory
-// that is there already may be somebody else's, who would get the memory and could put another in its place.
+// HostDir makes the place where the memory of a program goes that is suspended to the host. Everybody may write
+// /dev/shm, so a directory that is there already may be somebody else's, who would get the memory and could put another
+// in its place.
 func HostDir(p *process.Program) (string, error) { return hostDir(hostRoot, p) }
 
 func hostDir(root string, p *process.Program) (string, error) {
@@ -217,8 +218,8 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	return res, nil
 }
 
-// suspended opens the image of a suspended program: the very one that its suspend wrote, which the daemon and the keeper remember by its
-// sum. Any other, also a good one of the same program, is not what it has to go on with.
+// suspended opens the image of a suspended program: the very one that its suspend wrote, which the daemon and the
+// keeper remember by its sum. Any other, also a good one of the same program, is not what it has to go on with.
 func suspended(p *process.Program, dir string) (*image.Image, error) {
 	im, err := openImage(dir, false)
 	if err != nil {
@@ -231,7 +232,8 @@ func suspended(p *process.Program, dir string) (*image.Image, error) {
 	}
 	if im.Sum() != sum {
 		im.Close()
-		return nil, refusef("put the image of its suspend back there", "%s holds another image than the one that process %d was suspended to (manifest %.16s, not %.16s)",
+		return nil, refusef("put the image of its suspend back there",
+			"%s holds another image than the one that process %d was suspended to (manifest %.16s, not %.16s)",
 			dir, p.Identity().PID, im.Sum(), sum)
 	}
 	return im, nil

@@ -165,7 +165,8 @@ func TestStartFollowsNoLink(t *testing.T) {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Daemon.Start(context.Background(), dir); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		_, err := Daemon.Start(context.Background(), dir)
+		if err == nil || !strings.Contains(err.Error(), "symbolic link") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {

@@ -176,8 +176,8 @@ func serverEnv(env []string, dir string) []string {
 	return out
 }
 
-// OpenRuntimeDir opens the runtime directory and makes it, for this user only. It refuses one that others could reach into, or put
-// another in the place of. Files in it are opened through what it returns, never by their path.
+// OpenRuntimeDir opens the runtime directory and makes it, for this user only. It refuses one that others could reach
+// into, or put another in the place of. Files in it are opened through what it returns, never by their path.
 func OpenRuntimeDir(dir string) (*owned.Dir, error) {
 	d, err := owned.Private(dir)
 	if err != nil {

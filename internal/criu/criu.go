@@ -7,15 +7,16 @@
 // as it would be through go-criu's swrk.
 //
 // Standard streams. A pipe, a terminal or a unix socket that leads out of the tree cannot be dumped: its other end
-// belongs to somebody else. Dump therefore replaces every descriptor of the tree that leads to such an object by one
-// of three slots (0, 1, 2), and Restore puts the files it is given into the slots (stdio.go). Everything else is CRIU's.
+// belongs to somebody else. Dump therefore replaces every descriptor of the tree that leads to such an object by one of
+// three slots (0, 1, 2), and Restore puts the files it is given into the slots (stdio.go). Everything else is CRIU's.
 //
 // Dump freezes by ptrace. CRIU must not be killed while it works: it runs code in the frozen threads, and a thread
 // that is caught in between does not come back (the parasite of the main thread cures itself when CRIU goes away; the
 // short visits to other threads do not). So a context that ends does not kill a dump at once, see DumpOptions.Grace.
 //
-// CRIU runs with the caller's rights and does what its configuration says (action scripts, plugins), so it gets none but our
-// command line: a clean environment and no configuration files. It must be a file that no other user can change.
+// CRIU runs with the caller's rights and does what its configuration says (action scripts, plugins), so it gets none
+// but our command line: a clean environment and no configuration files. It must be a file that no other user can
+// change.
 //
 // The package imports the standard library, x/sys and owned, and nothing else of holdfast.
 package criu
@@ -227,8 +228,8 @@ func effectiveCaps(path string) (uint64, error) {
 	return 0, fmt.Errorf("%s has no CapEff", path)
 }
 
-// environment is all that CRIU gets of one. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys, whoever has
-// influence on the environment could preload libraries or put another iptables into its PATH.
+// environment is all that CRIU gets of one. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys, whoever
+// has influence on the environment could preload libraries or put another iptables into its PATH.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
 // command is a call of CRIU. ctx may only end what changes no process.

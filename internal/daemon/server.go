@@ -37,8 +37,8 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// pidfd is a descriptor of the process that connected. Where the kernel is older than Linux 6.5 it is of the process that
-// has its number now.
+// pidfd is a descriptor of the process that connected. Where the kernel is older than Linux 6.5 it is of the process
+// that has its number now.
 func (c *caller) pidfd() (int, error) {
 	const soPeerPidfd = 77 // SO_PEERPIDFD of asm-generic/socket.h
 	rc, err := c.conn.SyscallConn()
@@ -47,7 +47,9 @@ func (c *caller) pidfd() (int, error) {
 	}
 	fd := -1
 	var sockErr error
-	if err := rc.Control(func(s uintptr) { fd, sockErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, soPeerPidfd) }); err != nil {
+	if err := rc.Control(func(s uintptr) {
+		fd, sockErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, soPeerPidfd)
+	}); err != nil {
 		return -1, err
 	}
 	if sockErr == nil {

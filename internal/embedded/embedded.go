@@ -7,8 +7,9 @@
 // without them (go build or go vet on a fresh tree) still compiles; [Unpack] then
 // says what to do.
 //
-// Code that other users could change is not loaded: the directory is refused unless it and all above it are this user's or
-// root's (package owned). What is loaded into our own process comes from memory that nobody can write ([StubMemory]).
+// Code that other users could change is not loaded: the directory is refused unless it and all above it are this user's
+// or root's (package owned). What is loaded into our own process comes from memory that nobody can write
+// ([StubMemory]).
 //
 // The package imports the standard library, x/sys and owned.
 package embedded
@@ -107,8 +108,8 @@ func Unpack(cacheDir string) (Libraries, error) {
 	return l, nil
 }
 
-// StubMemory is the stub libcuda.so.1 in memory, for our own process: what is loaded from its /proc/self/fd path are the bytes
-// of this binary, which nobody can change any more.
+// StubMemory is the stub libcuda.so.1 in memory, for our own process: what is loaded from its /proc/self/fd path are
+// the bytes of this binary, which nobody can change any more.
 func StubMemory() (_ *os.File, err error) {
 	stub, err := content(StubName)
 	if err != nil {
@@ -120,7 +121,8 @@ func StubMemory() (_ *os.File, err error) {
 	}
 	f := os.NewFile(uintptr(fd), StubName)
 	if _, err = f.Write(stub); err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,
+			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		f.Close()

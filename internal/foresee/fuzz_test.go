@@ -29,9 +29,11 @@ func FuzzForesee(f *testing.F) {
 	digest := trace.Digest(sha256.Sum256([]byte(fuzzText)))
 	var seed []byte
 	for _, r := range []trace.Record{
-		&trace.Alloc{Addr: 1 << 36, Bytes: 1 << 20, Block: 1}, &trace.Image{ID: 1, Texts: []trace.TextRef{{Arch: 80, Digest: digest}}},
+		&trace.Alloc{Addr: 1 << 36, Bytes: 1 << 20, Block: 1}, &trace.Image{ID: 1, Texts: []trace.TextRef{{Arch: 80,
+			Digest: digest}}},
 		&trace.Kernel{ID: 1, Module: 1, Name: "k", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4}}},
-		&trace.Launch{Kernel: 1, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: make([]byte, 12)},
+		&trace.Launch{Kernel: 1, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1},
+			Params: make([]byte, 12)},
 		&trace.Copy{Dst: 1 << 36, Src: 1<<36 + 4096, Width: 64, Height: 1, Depth: 1}, &trace.Free{Addr: 1 << 36},
 	} {
 		var err error

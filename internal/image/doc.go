@@ -6,6 +6,6 @@
 // manifest's own sum and every number in it before it returns, reads no file through a symbolic link, and refuses
 // what belongs to another user; [OpenForeign] takes that too, if all of it is that one user's.
 //
-// Chunks are shared between the images of one parent directory (package store). It imports store, digest and owned and no
-// other of holdfast: images are listed, verified and moved on machines that have no GPU.
+// Chunks are shared between the images of one parent directory (package store). It imports store, digest and owned and
+// no other of holdfast: images are listed, verified and moved on machines that have no GPU.
 package image

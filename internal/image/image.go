@@ -34,14 +34,14 @@ type Image struct {
 // ErrForeign is wrapped by the refusal of an image that belongs to another user.
 var ErrForeign = errors.New("it belongs to another user")
 
-// Open opens the image at dir, which must belong to this user, and checks its manifest, and nothing else: see CheckFiles and Verify.
-// An image is code: what is in it runs as who restores it.
+// Open opens the image at dir, which must belong to this user, and checks its manifest, and nothing else: see
+// CheckFiles and Verify. An image is code: what is in it runs as who restores it.
 func Open(dir string) (*Image, error) {
 	return named(dir, false)
 }
 
-// OpenForeign is Open of an image that may belong to another user: one that is only looked at, or one that the user vouches for. All of it must
-// belong to one user, and nobody else may write it.
+// OpenForeign is Open of an image that may belong to another user: one that is only looked at, or one that the user
+// vouches for. All of it must belong to one user, and nobody else may write it.
 func OpenForeign(dir string) (*Image, error) {
 	return named(dir, true)
 }
@@ -129,7 +129,8 @@ func (im *Image) checkOwner(name string, st fs.FileInfo) error {
 		return fmt.Errorf("%s belongs to user %d, the image to %d", name, uid, im.owner)
 	}
 	if st.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others (mode %v): chmod go-w it if you trust its content", name, st.Mode().Perm())
+		return fmt.Errorf("%s can be written by others (mode %v): chmod go-w it if you trust its content", name,
+			st.Mode().Perm())
 	}
 	return nil
 }
@@ -191,8 +192,8 @@ func (im *Image) Sum() string { return im.sum }
 // Dir returns the directory of the image.
 func (im *Image) Dir() string { return im.path }
 
-// CRIUDir returns a path of the directory with CRIU's files, for this process and its children while the image is open. It is of the
-// directory that was opened, whatever is at its old path by now.
+// CRIUDir returns a path of the directory with CRIU's files, for this process and its children while the image is open.
+// It is of the directory that was opened, whatever is at its old path by now.
 func (im *Image) CRIUDir() string {
 	if im.criu == nil {
 		return filepath.Join(im.path, criuName) // there is none
@@ -384,7 +385,8 @@ func (im *Image) PlaceLibraries() error {
 	}
 	buf := make([]byte, digest.ChunkSize)
 	for _, l := range im.Manifest.Libraries {
-		if im.owner == uint32(os.Geteuid()) { // otherwise the user vouches for the image, and its libraries lie where its user has them
+		// Otherwise the user vouches for the image, and its libraries lie where its user has them.
+		if im.owner == uint32(os.Geteuid()) {
 			if err := ownPlace(l.Path); err != nil {
 				return fmt.Errorf("image %s: library %s: %w", im.path, l.Path, err)
 			}
@@ -510,8 +512,8 @@ type Entry struct {
 	Err      error
 }
 
-// List returns the images in a directory, oldest first, and what looks like one but cannot be read. Whose they are does not matter. Their
-// manifests come without what is large: digests, order and files.
+// List returns the images in a directory, oldest first, and what looks like one but cannot be read. Whose they are does
+// not matter. Their manifests come without what is large: digests, order and files.
 func List(dir string) ([]Entry, error) {
 	ents, err := os.ReadDir(dir)
 	if err != nil {

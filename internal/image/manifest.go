@@ -326,7 +326,8 @@ func decodeManifest(b []byte) (*Manifest, string, error) {
 		return fail(fmt.Errorf("format %.40q, not %q", e.Format, formatName))
 	}
 	if e.Version != Version && e.Version != VersionOrder {
-		return fail(fmt.Errorf("version %d of the format; this holdfast reads %d and %d", e.Version, Version, VersionOrder))
+		return fail(fmt.Errorf("version %d of the format; this holdfast reads %d and %d", e.Version, Version,
+			VersionOrder))
 	}
 	sum := sha256.Sum256(e.Manifest)
 	if e.SHA256 != hex.EncodeToString(sum[:]) {
@@ -345,16 +346,17 @@ func decodeManifest(b []byte) (*Manifest, string, error) {
 	return m, e.SHA256, nil
 }
 
-// Prices of what a manifest makes of its bytes, roughly: an element of any array has its place there, a chunk its digest.
+// Prices of what a manifest makes of its bytes, roughly: an element of any array has its place there, a chunk its
+// digest.
 const (
 	priceValue  = 16
 	priceObject = 256
 	priceChunk  = digest.Size
 )
 
-// afford refuses a manifest that would take too much memory, before any of it is decoded. Three bytes can be an element of an array, and
-// "HEX*N" N chunks: each within its limit, and together far beyond what any machine has. It reads JSON as strict does, only that what is
-// no JSON may cost anything.
+// afford refuses a manifest that would take too much memory, before any of it is decoded. Three bytes can be an element
+// of an array, and "HEX*N" N chunks: each within its limit, and together far beyond what any machine has. It reads JSON
+// as strict does, only that what is no JSON may cost anything.
 func afford(b []byte) error {
 	budget := maxDecoded
 	for i := 0; i < len(b) && budget >= 0; i++ {

@@ -87,7 +87,8 @@ func receive(c *net.UnixConn) (m message, fds []int, err error) {
 	buf := make([]byte, maxPacket+1)
 	oob := make([]byte, unix.CmsgSpace(4*(maxFDs+1)))
 	n, oobn, flags, _, readErr := c.ReadMsgUnix(buf, oob)
-	// Before anything else: a packet that is refused, or an empty one, which looks like the end, brings descriptors all the same.
+	// Before anything else: a packet that is refused, or an empty one, which looks like the end, brings descriptors all
+	// the same.
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err == nil {
 		for i := range msgs {

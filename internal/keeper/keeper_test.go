@@ -167,7 +167,8 @@ func TestRefusedDescriptors(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Fatal(err)
 			}
-			// The conversation is over and nothing is kept: a writer that is left was leaked. The process lives, so nothing else closes it.
+			// The conversation is over and nothing is kept: a writer that is left was leaked. The process lives, so
+			// nothing else closes it.
 			if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
@@ -180,8 +181,10 @@ func TestRefusedDescriptors(t *testing.T) {
 
 // Whatever a client sends, the keeper goes on, keeps what others gave it, and leaves no descriptor open.
 func FuzzMessages(f *testing.F) {
-	for _, s := range []string{"", `{"op":"put","key":"k"}`, `{"op":"fds","ids":[0]}`, `{"op":"commit"}`, `{"op":"get","key":"kept"}`,
-		`{"op":"list"}`, `{"op":"del","key":"k"}`, `{"op":"put","key":"k"}` + "\n" + `{"op":"fds","ids":[0]}` + "\n" + `{"op":"commit"}`} {
+	for _, s := range []string{"", `{"op":"put","key":"k"}`, `{"op":"fds","ids":[0]}`, `{"op":"commit"}`,
+		`{"op":"get","key":"kept"}`,
+		`{"op":"list"}`, `{"op":"del","key":"k"}`, `{"op":"put","key":"k"}` + "\n" + `{"op":"fds","ids":[0]}` + "\n" +
+			`{"op":"commit"}`} {
 		f.Add(s, byte(1))
 	}
 	f.Fuzz(func(t *testing.T, packets string, n byte) {

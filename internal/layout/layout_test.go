@@ -49,7 +49,8 @@ var rules = []rule{
 	{of: "internal/store", forbid: []string{"internal/snapshot", "internal/cuda/native", "internal/criu", "internal/process", "internal/checkpoint"}, why: "images are read, verified and moved on machines without a GPU"},
 	{of: "internal/process", forbid: []string{"internal/snapshot", "internal/image", "internal/criu", "internal/checkpoint"}, why: "a held program does not know what is done with it"},
 	{of: "internal/daemon/api", only: nil, why: "clients stay small: the interface's types import nothing"},
-	{of: "internal/client", only: []string{"internal/daemon/api", "internal/owned"}, why: "a client of the daemon must not contain the daemon"},
+	{of: "internal/client", only: []string{"internal/daemon/api", "internal/owned"},
+		why: "a client of the daemon must not contain the daemon"},
 	{of: "internal/embedded", only: []string{"internal/owned"}, why: "two files and where they go"},
 	{of: "internal/", forbid: []string{"cmd/holdfast"}, why: "a library does not know its command"},
 }

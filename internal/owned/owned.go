@@ -1,12 +1,12 @@
 // Package owned opens directories and files that nobody but this user and root can change.
 //
 // A path is only as good as every directory on it: who may rename one of them decides what the path leads to. So [Open]
-// and [Make] walk from the root, one component at a time, and refuse a directory of another user, one that others
-// may write (a sticky one, such as /tmp, is allowed: others cannot rename what is not theirs there), and a symbolic link that
-// another user made. After that a use of the same path leads to the same place, whatever other users do.
+// and [Make] walk from the root, one component at a time, and refuse a directory of another user, one that others may
+// write (a sticky one, such as /tmp, is allowed: others cannot rename what is not theirs there), and a symbolic link
+// that another user made. After that a use of the same path leads to the same place, whatever other users do.
 //
-// In a user namespace that does not map every user, files of those it lacks (root's among them) have the overflow user: nobody
-// can tell whose they are, so these pass on the way, but never at its end.
+// In a user namespace that does not map every user, files of those it lacks (root's among them) have the overflow user:
+// nobody can tell whose they are. These pass on the way, but not as a directory of our own.
 //
 // It imports the standard library and x/sys only.
 package owned
@@ -36,21 +36,23 @@ type Dir struct {
 // Open opens a directory that other users cannot put another in the place of. It may be a sticky one.
 func Open(path string) (*Dir, error) { return walk(path, false, 0) }
 
-// Make opens a directory in which other users cannot make anything, and makes what is missing of the path, with these permissions.
+// Make opens a directory in which other users cannot make anything, and makes what is missing of the path, with these
+// permissions.
 func Make(path string, perm os.FileMode) (*Dir, error) {
 	return makeDir(path, perm, func(st *unix.Stat_t) error {
 		if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 			return fmt.Errorf("%s belongs to user %d, neither you (%d) nor root", path, st.Uid, os.Geteuid())
 		}
 		if st.Mode&0o022 != 0 {
-			return fmt.Errorf("%s can be written by others (mode %04o): use a directory of your own", path, st.Mode&0o7777)
+			return fmt.Errorf("%s can be written by others (mode %04o): use a directory of your own", path,
+				st.Mode&0o7777)
 		}
 		return nil
 	})
 }
 
-// Private opens a directory of this user that others cannot even enter, and makes it, and what is missing of the path. A symbolic
-// link is refused.
+// Private opens a directory of this user that others cannot even enter, and makes it, and what is missing of the path.
+// A symbolic link is refused.
 func Private(path string) (*Dir, error) {
 	if info, err := os.Lstat(filepath.Clean(path)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return nil, fmt.Errorf("%s is a symbolic link", path)
@@ -60,7 +62,8 @@ func Private(path string) (*Dir, error) {
 			return fmt.Errorf("%s belongs to user %d, not to you (%d)", path, st.Uid, os.Geteuid())
 		}
 		if st.Mode&0o077 != 0 {
-			return fmt.Errorf("%s is open to others (mode %04o): chmod 700 it if you trust its content", path, st.Mode&0o7777)
+			return fmt.Errorf("%s is open to others (mode %04o): chmod 700 it if you trust its content", path,
+				st.Mode&0o7777)
 		}
 		return nil
 	})
@@ -147,7 +150,8 @@ func (d *Dir) OpenFile(name string, flags int, perm os.FileMode) (*os.File, erro
 		return nil, &fs.PathError{Op: "open", Path: d.Join(name), Err: fs.ErrInvalid}
 	}
 	// Not blocking: a FIFO must not hold us up before it is refused.
-	fd, err := unix.Openat(int(d.f.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, uint32(perm.Perm()))
+	fd, err := unix.Openat(int(d.f.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK,
+		uint32(perm.Perm()))
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("%s is a symbolic link: remove it: %w", d.Join(name), err)
 	}
@@ -321,7 +325,8 @@ func checkDir(st *unix.Stat_t, where string) error {
 		return fmt.Errorf("%s %w: what is below it could be anything", where, err)
 	}
 	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return fmt.Errorf("%s can be written by others (mode %04o): chmod go-w it, or use a directory elsewhere", where, st.Mode&0o7777)
+		return fmt.Errorf("%s can be written by others (mode %04o): chmod go-w it, or use a directory elsewhere", where,
+			st.Mode&0o7777)
 	}
 	return nil
 }

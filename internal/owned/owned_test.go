@@ -201,7 +201,8 @@ func TestOpenFile(t *testing.T) {
 	}
 	mkdir(t, d.Join("dir"), 0o700)
 	for name, want := range map[string]string{
-		"link": "symbolic link", "hard": "hard link", "fifo": "no regular file", "dir": "", "../victim": "invalid", "..": "invalid", "": "invalid",
+		"link": "symbolic link", "hard": "hard link", "fifo": "no regular file", "dir": "", "../victim": "invalid",
+		"..": "invalid", "": "invalid",
 	} {
 		f, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		refused(t, want, err)

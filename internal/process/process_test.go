@@ -283,10 +283,12 @@ func TestWakeOfTheDying(t *testing.T) {
 	}
 }
 
-// Whatever a program says in whatever order, the daemon takes it or breaks off, and keeps no descriptor that it refused.
+// Whatever a program says in whatever order, the daemon takes it or breaks off, and keeps no descriptor that it
+// refused.
 func FuzzReceive(f *testing.F) {
 	var seed []byte
-	for i, m := range []wire.Message{&wire.Alloc{ID: 1, VA: 1 << 36, Size: 2 << 20}, &wire.Free{ID: 1}, &wire.Caveat{Code: 1, Count: 1}, &wire.Adopted{},
+	for i, m := range []wire.Message{&wire.Alloc{ID: 1, VA: 1 << 36, Size: 2 << 20}, &wire.Free{ID: 1},
+		&wire.Caveat{Code: 1, Count: 1}, &wire.Adopted{},
 		&wire.Frozen{}, &wire.Bye{}} {
 		b, err := wire.Encode(nil, uint64(i), m)
 		if err != nil {
@@ -303,7 +305,8 @@ func FuzzReceive(f *testing.F) {
 		}
 		defer unix.Close(pipe[0])
 		p := newProgram()
-		s := &session{replies: map[uint64]chan wire.Message{3: make(chan wire.Message, 1)}, adopted: make(chan struct{}), done: make(chan struct{})}
+		s := &session{replies: map[uint64]chan wire.Message{3: make(chan wire.Message, 1)},
+			adopted: make(chan struct{}), done: make(chan struct{})}
 		for len(in) > 3 { // length, length, descriptors, packet
 			n := min(int(in[0])|int(in[1])<<8, len(in)-3)
 			seq, m, err := wire.Decode(in[3 : 3+n])

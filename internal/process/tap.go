@@ -62,7 +62,8 @@ type TapConfig struct {
 	NoCode bool
 	// Patience is how long a piece of work may wait for its answer; then everything runs on and Watcher.Broken is called. 0 = for ever.
 	Patience time.Duration
-	// Most is how many bytes of memory what the program tells may take here; 0 = mostTold. One that tells more is not followed any more.
+	// Most is how many bytes of memory what the program tells may take here; 0 = mostTold. One that tells more is not
+	// followed any more.
 	Most int64
 	// Spin is how long the reader looks for work before it sleeps, while work asks. Waking it costs the program some 50 µs.
 	Spin time.Duration

@@ -14,7 +14,8 @@ import (
 // Whatever a program tells, what is written is a trace that can be read to its end.
 func FuzzRecorder(f *testing.F) {
 	var seed []byte
-	for _, r := range []trace.Record{&trace.Image{ID: 1}, &trace.Kernel{ID: 1, Module: 1, Name: "k"}, &trace.Launch{Kernel: 1, Params: []byte{1}},
+	for _, r := range []trace.Record{&trace.Image{ID: 1}, &trace.Kernel{ID: 1, Module: 1, Name: "k"},
+		&trace.Launch{Kernel: 1, Params: []byte{1}},
 		&trace.Graph{ID: 1}, &trace.GraphEnd{ID: 1}, &trace.GraphLaunch{Graph: 1}, &trace.Copy{Width: 1}} {
 		var err error
 		if seed, err = trace.Append(seed, r); err != nil {
@@ -41,7 +42,8 @@ func FuzzRecorder(f *testing.F) {
 			}
 			if rec.Type() < trace.TypeProgram { // tap.Reader refuses the others
 				if im, ok := rec.(*trace.Image); ok {
-					err = s.Module(&tap.Module{Image: trace.Image{ID: im.ID, Kind: im.Kind, Flags: im.Flags}, PTX: [][]byte{in[:n]}})
+					err = s.Module(&tap.Module{Image: trace.Image{ID: im.ID, Kind: im.Kind, Flags: im.Flags},
+						PTX: [][]byte{in[:n]}})
 				} else {
 					err = s.Record(rec, in[:n])
 				}

@@ -795,14 +795,16 @@ func TestToldTooMuch(t *testing.T) {
 					w.p.ok("alloc 64")
 				}
 			}
-			if err := next(t, "the end of the tap", w.broken); !strings.Contains(err.Error(), "more code, kernels, graphs or memory") {
+			if err := next(t, "the end of the tap", w.broken); !strings.Contains(err.Error(),
+				"more code, kernels, graphs or memory") {
 				t.Error(err)
 			}
 			w.p.ok("launch %d 1", at) // nobody answers, and it does not ask
 			if why := w.held.Unfollowed(); !strings.Contains(why, "no longer foreseen") {
 				t.Errorf("%q", why)
 			}
-			if _, err := w.held.Tap(t.Context(), process.TapConfig{}, w); err == nil || !strings.Contains(err.Error(), "no longer foreseen") {
+			if _, err := w.held.Tap(t.Context(), process.TapConfig{}, w); err == nil || !strings.Contains(err.Error(),
+				"no longer foreseen") {
 				t.Errorf("followed again: %v", err)
 			}
 		})

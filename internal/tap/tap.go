@@ -181,7 +181,8 @@ func open(t *trace.Module, code []byte) *Module {
 	return m
 }
 
-// maxPTX bounds the PTX of one module. It may be compressed, and a few kilobytes stand for the largest text many times over.
+// maxPTX bounds the PTX of one module. It may be compressed, and a few kilobytes stand for the largest text many times
+// over.
 const maxPTX = 2 * trace.MaxText
 
 // add takes a text, if there is room for it.

@@ -39,8 +39,8 @@ const maxGraphWork = 1 << 20
 // maxCopied bounds what it can do so with versions, whose records are few.
 const maxCopied = 1 << 23
 
-// Kept is how many bytes of memory the state takes, roughly, and not less: what it has from a program that may tell it anything. A version of
-// a graph counts like a copy, because it outlives what it was made from.
+// Kept is how many bytes of memory the state takes, roughly, and not less: what it has from a program that may tell it
+// anything. A version of a graph counts like a copy, because it outlives what it was made from.
 func (s *State) Kept() int64 { return s.kept + int64(len(s.allocs))*costAlloc }
 
 // What records take in memory, less what is of variable length.

@@ -497,7 +497,8 @@ func BenchmarkWriter(b *testing.B) {
 	b.ReportMetric(float64(w.Bytes())/float64(b.N)/float64(len(all)), "stored/byte")
 }
 
-// What a state keeps is counted: whatever a program tells without end makes it grow, and what is gone is not counted any more.
+// What a state keeps is counted: whatever a program tells without end makes it grow, and what is gone is not counted
+// any more.
 func TestKept(t *testing.T) {
 	grows := map[string]func(s *State, i uint32){
 		"images":      func(s *State, i uint32) { s.Apply(&Image{ID: uint64(i), Texts: make([]TextRef, 3)}) },

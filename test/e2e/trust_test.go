@@ -34,7 +34,8 @@ func TestForeignImage(t *testing.T) {
 	img := s.path("img")
 	s.ok("checkpoint", "train", "-o", img, "--gpu-only")
 	chownAll(t, img, 54321)
-	if out := s.fails(1, "rollback", "train", img); !strings.Contains(out, "another user") || !strings.Contains(out, "--trust") {
+	if out := s.fails(1, "rollback", "train", img); !strings.Contains(out, "another user") || !strings.Contains(out,
+		"--trust") {
 		t.Errorf("rollback of another user's image:\n%s", out)
 	}
 	s.ok("images", "inspect", img) // looking does no harm
@@ -53,7 +54,8 @@ func TestForeignImageRestore(t *testing.T) {
 	s.ok("checkpoint", "train", "-o", img)
 	r.wait()
 	chownAll(t, img, 54321)
-	if out := s.fails(1, "restore", "--detach", img); !strings.Contains(out, "another user") || !strings.Contains(out, "--trust") {
+	if out := s.fails(1, "restore", "--detach", img); !strings.Contains(out, "another user") || !strings.Contains(out,
+		"--trust") {
 		t.Errorf("restore of another user's image:\n%s", out)
 	}
 	again := *r
@@ -62,7 +64,8 @@ func TestForeignImageRestore(t *testing.T) {
 	again.mustEqualReference("--pad", "8")
 }
 
-// A program that is suspended goes on with its own image or not at all: another good one of the same program does not do.
+// A program that is suspended goes on with its own image or not at all: another good one of the same program does not
+// do.
 func TestResumeSwapped(t *testing.T) {
 	s := newSite(t)
 	r := s.train("train", 1500, "--pad", "8")

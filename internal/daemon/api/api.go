@@ -152,7 +152,7 @@ type RestoreRequest struct {
 	Name      string `json:"name,omitempty"`
 	Detach    bool   `json:"detach"`
 	OnDemand  bool   `json:"on_demand"`       // the program runs before its memory is there
-	ClientPID int    `json:"client_pid"`      // not 0: unless detached the program gets descriptors 0, 1, 2 of the process that connected
+	ClientPID int    `json:"client_pid"`      // not 0: the program gets the standard streams of who asks
 	Trust     bool   `json:"trust,omitempty"` // although the image belongs to another user
 }
 
