@@ -14,6 +14,7 @@ import (
 	"holdfast/internal/client"
 	"holdfast/internal/daemon"
 	"holdfast/internal/daemon/api"
+	"holdfast/internal/embedded"
 
 	"github.com/spf13/cobra"
 )
@@ -89,10 +90,15 @@ func (a *app) daemon(ctx context.Context, cfg daemon.Config) error {
 	if err != nil {
 		return err
 	}
+	stub, err := embedded.StubMemory()
+	if err != nil {
+		return err
+	}
+	defer stub.Close()
 	cfg.Dir = dir
 	cfg.Version = version
 	cfg.Libraries = []string{libs.Shim, libs.Stub()}
-	cfg.SoftDriver = func() (string, error) { return libs.Stub(), nil }
+	cfg.SoftDriver = func() (string, error) { return embedded.Path(stub), nil }
 	return daemon.Run(ctx, cfg)
 }
 
@@ -101,9 +107,11 @@ func (a *app) daemon(ctx context.Context, cfg daemon.Config) error {
 // the process starts itself anew where that one is another.
 func (a *app) serverDir() (string, error) {
 	dir := a.runtimeDir()
-	if err := client.MakeRuntimeDir(dir); err != nil {
+	d, err := client.OpenRuntimeDir(dir)
+	if err != nil {
 		return "", err
 	}
+	d.Close()
 	if os.Getenv("HOLDFAST_DIR") != dir {
 		env := setEnv(os.Environ(), "HOLDFAST_DIR", dir)
 		return "", fmt.Errorf("start anew for %s: %w", dir, syscall.Exec("/proc/self/exe", os.Args, env))

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/internal/client"
 	"holdfast/internal/criu"
+	"holdfast/internal/owned"
 
 	"golang.org/x/sys/unix"
 )
@@ -114,17 +115,32 @@ func (m machine) criuChecks(ctx context.Context) []check {
 	return append(list, check{group, "criu check", checkOK, "the kernel has what CRIU needs", ""})
 }
 
-// The capabilities that CRIU uses, by their bits in linux/capability.h.
+// The capabilities that CRIU uses, by their bits in linux/capability.h, and what for.
 var criuCapabilities = []struct {
 	name string
 	bit  uint
 	must bool
+	use  string
 }{
-	{"CAP_SYS_PTRACE", 19, true},
-	{"CAP_CHECKPOINT_RESTORE", 40, true},
-	{"CAP_SYS_ADMIN", 21, false},    // or CAP_CHECKPOINT_RESTORE, on kernels that have it
-	{"CAP_SYS_RESOURCE", 24, false}, // raising a limit back; setting pinned memory
-	{"CAP_NET_ADMIN", 12, false},    // sockets
+	{"CAP_SYS_PTRACE", 19, true, "CRIU stops and reads processes with it"},
+	{"CAP_CHECKPOINT_RESTORE", 40, true, "CRIU gives processes their old numbers back with it"},
+	{"CAP_SYS_ADMIN", 21, false, "CRIU restores namespaces and mounts with it"},
+	{"CAP_SYS_RESOURCE", 24, false,
+		"CRIU raises limits back to what they were with it, and the daemon its limit of open files"},
+	{"CAP_NET_ADMIN", 12, false, "CRIU restores sockets with it"},
+}
+
+// lacksCapability says what to do about a capability that is missing.
+func (m machine) lacksCapability(name, use string) string {
+	short := strings.TrimPrefix(name, "CAP_")
+	if m.uid == 0 {
+		// It is root, so something has taken it away: a container's or a unit's list.
+		return fmt.Sprintf("%s, for whole-process checkpoints only; this root does not have it: "+
+			"start the container with --cap-add %s, or name it in CapabilityBoundingSet= of the systemd unit",
+			use, short)
+	}
+	return fmt.Sprintf("%s, for whole-process checkpoints only; run as root, "+
+		"or in a session that has %s as an ambient capability (docs/security.md)", use, name)
 }
 
 func (m machine) privilegeChecks() []check {
@@ -149,7 +165,7 @@ func (m machine) privilegeChecks() []check {
 		if !has {
 			detail = "missing"
 		}
-		list = append(list, result(group, c.name, has, otherwise, detail, "run as root, or in a container with this capability; needed for whole-process checkpoints only"))
+		list = append(list, result(group, c.name, has, otherwise, detail, m.lacksCapability(c.name, c.use)))
 	}
 	if scope, err := m.read("proc/sys/kernel/yama/ptrace_scope"); err != nil {
 		list = append(list, check{group, "ptrace_scope", checkOK, "no yama", ""})
@@ -291,6 +307,10 @@ func (m machine) daemonChecks(ctx context.Context) []check {
 		list = append(list, check{group, "runtime directory", checkFail, err.Error(), "set HOLDFAST_DIR to a directory of your own"})
 	} else {
 		open := info.Mode().Perm()&0o077 != 0
+		if err := owned.Check(m.dir); err != nil && !open {
+			return append(list, check{group, "runtime directory", checkFail, err.Error(),
+				"set HOLDFAST_DIR to a directory of your own"})
+		}
 		list = append(list, result(group, "runtime directory", !open, checkFail, fmt.Sprintf("%s, mode %04o", m.dir, info.Mode().Perm()), "chmod 700 "+m.dir))
 	}
 	v, err := m.client.Version(ctx)

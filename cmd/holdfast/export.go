@@ -30,7 +30,7 @@ func (a *app) exportVerb() *cobra.Command {
 			if to == "" {
 				return usageErrorf("export: -o FILE is missing")
 			}
-			im, err := image.Open(args[0])
+			im, err := image.OpenForeign(args[0])
 			if err != nil {
 				return err
 			}

@@ -107,7 +107,7 @@ func (a *app) imagesInspectVerb() *cobra.Command {
 		Example: "  holdfast images inspect /ckpt/train-3",
 		Args:    exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			im, err := image.Open(args[0])
+			im, err := image.OpenForeign(args[0])
 			if err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ type verifyResult struct {
 
 func (a *app) verify(ctx context.Context, dir string) error {
 	res := verifyResult{Dir: dir, Problems: []image.Problem{}}
-	im, err := image.Open(dir)
+	im, err := image.OpenForeign(dir)
 	switch {
 	case err == nil:
 		defer im.Close()
@@ -224,7 +224,7 @@ func (a *app) imagesDiffVerb() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var manifests [2]*image.Manifest
 			for i, dir := range args {
-				im, err := image.Open(dir)
+				im, err := image.OpenForeign(dir)
 				if err != nil {
 					return err
 				}

@@ -30,7 +30,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	if err := refuseSecure(); err != nil {
+		fmt.Fprintf(os.Stderr, "holdfast: %v\n", err)
+		os.Exit(exitHoldfast)
+	}
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
 
 // The exit statuses.
 const (

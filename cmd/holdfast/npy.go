@@ -73,8 +73,11 @@ func npyHeader(r io.Reader) ([]byte, error) {
 	if size > maxNPYHeader {
 		return nil, fmt.Errorf(".npy header of %d bytes, at most %d", size, maxNPYHeader)
 	}
-	dict := make([]byte, size)
-	if _, err := io.ReadFull(r, dict); err != nil {
+	dict, err := io.ReadAll(io.LimitReader(r, size)) // no more memory than there is file
+	if err != nil {
+		return nil, fmt.Errorf(".npy header: %w", err)
+	}
+	if int64(len(dict)) < size {
 		return nil, errors.New(".npy file is cut short")
 	}
 	// The GPU is little endian, and an array of Python objects holds none of their bytes.

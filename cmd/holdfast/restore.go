@@ -51,6 +51,8 @@ func (a *app) restoreVerb() *cobra.Command {
 	cmd.Flags().BoolVarP(&req.Detach, "detach", "d", false, "return once the program goes on")
 	cmd.Flags().BoolVar(&req.OnDemand, "on-demand", false, "go on before all GPU memory is there; launches wait for what they need")
 	cmd.Flags().StringVar(&req.Name, "name", "", "give the program this name (default: the one it had)")
+	cmd.Flags().BoolVar(&req.Trust, "trust", false,
+		"although the image belongs to another user: its program will run as you")
 	return cmd
 }
 
@@ -127,7 +129,7 @@ func (a *app) attendRestored(res api.RestoreResult) error {
 // startFor brings up what the program of an image needs. The image is only looked at
 // here; the daemon checks it before it believes anything.
 func (a *app) startFor(ctx context.Context, dir string) error {
-	im, err := image.Open(dir)
+	im, err := image.OpenForeign(dir)
 	if err != nil {
 		return err
 	}

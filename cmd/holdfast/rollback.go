@@ -14,7 +14,8 @@ where it is, with the GPU memory of then. Memory allocated since the checkpoint 
 alone; memory freed since is a reason to refuse.`
 
 func (a *app) rollbackVerb() *cobra.Command {
-	return &cobra.Command{
+	var req api.RollbackRequest
+	cmd := &cobra.Command{
 		Use:   "rollback PID|NAME DIR",
 		Short: "Put GPU memory back into a live program",
 		Long:  rollbackLong,
@@ -27,11 +28,12 @@ func (a *app) rollbackVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			req.Target, req.Dir = args[0], dir
 			if err := a.reach(cmd.Context()); err != nil {
 				return err
 			}
 			m := a.meter()
-			res, err := a.client.Rollback(cmd.Context(), api.RollbackRequest{Target: args[0], Dir: dir}, m.progress())
+			res, err := a.client.Rollback(cmd.Context(), req, m.progress())
 			m.clear()
 			if err != nil {
 				return fmt.Errorf("rollback %s: %w", args[0], err)
@@ -45,4 +47,6 @@ func (a *app) rollbackVerb() *cobra.Command {
 			return printSteps(a.stdout, res.Steps, res.StallMS)
 		},
 	}
+	cmd.Flags().BoolVar(&req.Trust, "trust", false, "although the image belongs to another user")
+	return cmd
 }

@@ -81,7 +81,12 @@ func (a *app) softGPU(ctx context.Context, cfg device.Config) error {
 		return err
 	}
 	// The lock says who serves the directory: a socket file alone may be a dead one's.
-	lock, err := os.OpenFile(filepath.Join(dir, "softgpu.pid"), os.O_RDWR|os.O_CREATE, 0o600)
+	d, err := client.OpenRuntimeDir(dir)
+	if err != nil {
+		return fmt.Errorf("software GPU: %w", err)
+	}
+	defer d.Close()
+	lock, err := d.OpenFile("softgpu.pid", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("software GPU: %w", err)
 	}
@@ -93,7 +98,7 @@ func (a *app) softGPU(ctx context.Context, cfg device.Config) error {
 		fmt.Fprintf(lock, "%d\n", os.Getpid())
 	}
 	path := filepath.Join(dir, client.SoftSocket)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := d.Remove(client.SoftSocket); err != nil {
 		return fmt.Errorf("software GPU: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

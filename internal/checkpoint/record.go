@@ -36,9 +36,9 @@ type Record struct {
 	// RootStart is when the root started. 0: a restore that has not made it yet.
 	RootStart uint64        `json:"root_start,omitempty"`
 	Image     string        `json:"image,omitempty"`
-	Filled    bool          `json:"filled,omitempty"` // a rollback: the memory is that of the image
-	Boot      string        `json:"boot,omitempty"`   // of the kernel; in the file of a suspended program
-	Digest    string        `json:"digest,omitempty"` // of the image; likewise
+	Filled    bool          `json:"filled,omitempty"`    // a rollback: the memory is that of the image
+	Boot      string        `json:"boot,omitempty"`      // of the kernel; in the file of a suspended program
+	ImageSum  string        `json:"image_sum,omitempty"` // of a suspend: Image.Sum of what resume has to find there
 	Allocs    []AllocRecord `json:"allocs"`
 }
 
@@ -83,7 +83,7 @@ func (e *Env) keep(p *process.Program, r Record) error {
 }
 
 func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
-	r.Identity = p.Identity()
+	r.Identity, r.ImageSum = p.Identity(), p.ImageSum()
 	files := map[uint64]*os.File{}
 	for _, a := range p.Allocs() {
 		r.Allocs = append(r.Allocs, AllocRecord{a.ID, a.VA, a.Size, a.Device, a.Kind, a.Used})
@@ -170,6 +170,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	}
 	p := process.New(id, api.StateRestoring, e.Log)
 	p.SetImage(r.Image)
+	p.SetImageSum(r.ImageSum)
 	p.Adopt(r.allocs(entry.Files))
 	if r.Doing == DoingRollback {
 		return e.endRollback(&r, p, reg)

@@ -152,15 +152,20 @@ func TestSuspendedFiles(t *testing.T) {
 	e := keeping(t, 0)
 	lives, reused, broken := newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t, nil)), newProgram(t, sleeper(t,
 		nil))
-	if err := e.saveSuspended([]*process.Program{lives}, "/img", "d"); err != nil {
+	for _, p := range []*process.Program{lives, reused, broken} {
+		p.SetImageSum("sum")
+	}
+	if err := e.saveSuspended([]*process.Program{lives}, "/img"); err != nil {
 		t.Fatal(err)
 	}
 	other := reused.Identity()
 	other.StartTime-- // it was a process before that one
-	if err := e.saveSuspended([]*process.Program{process.New(other, "", e.Log)}, "/img", "d"); err != nil {
+	before := process.New(other, "", e.Log)
+	before.SetImageSum("sum")
+	if err := e.saveSuspended([]*process.Program{before}, "/img"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.saveSuspended([]*process.Program{broken}, "/img", "d"); err != nil {
+	if err := e.saveSuspended([]*process.Program{broken}, "/img"); err != nil {
 		t.Fatal(err)
 	}
 	name := func(p *process.Program) string {
@@ -174,7 +179,8 @@ func TestSuspendedFiles(t *testing.T) {
 	}
 	runs := newProgram(t, sleeper(t, nil)) // it came back by itself
 	runs.SetState(api.StateRunning)
-	if err := e.saveSuspended([]*process.Program{runs}, "/img", "d"); err != nil {
+	runs.SetImageSum("sum")
+	if err := e.saveSuspended([]*process.Program{runs}, "/img"); err != nil {
 		t.Fatal(err)
 	}
 	var found []int
@@ -205,7 +211,7 @@ func TestSuspendedFiles(t *testing.T) {
 	if err := os.Chmod(filepath.Join(e.Dir, suspendedDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.saveSuspended([]*process.Program{lives}, "/img", "d"); err == nil {
+	if err := e.saveSuspended([]*process.Program{lives}, "/img"); err == nil {
 		t.Error("written into a directory that is open to others")
 	}
 }

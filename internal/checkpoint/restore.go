@@ -24,6 +24,7 @@ import (
 type RestoreOptions struct {
 	Dir      string
 	Name     string      // "" = as it was
+	Trust    bool        // the image may belong to another user
 	OnDemand bool        // the program runs before its memory is there, see RestoreResult.Finish
 	Stdio    [3]*os.File // what becomes of its standard streams that were pipes, terminals or sockets
 	Progress Progress
@@ -124,9 +125,22 @@ func fillOf(list *[]*deviceFill, engine *snapshot.Engine) *deviceFill {
 	return d
 }
 
+// openImage opens an image of this user, or with trust of any.
+func openImage(dir string, trust bool) (*image.Image, error) {
+	if trust {
+		return image.OpenForeign(dir)
+	}
+	im, err := image.Open(dir)
+	if errors.Is(err, image.ErrForeign) {
+		return nil, refusef("add --trust if you trust that user with all that you may do: what is in it runs as you",
+			"%v", err)
+	}
+	return im, err
+}
+
 // check refuses what cannot work, before anything is touched.
 func (r *restoration) check(ctx context.Context) (err error) {
-	if r.im, err = image.Open(r.opt.Dir); err != nil {
+	if r.im, err = openImage(r.opt.Dir, r.opt.Trust); err != nil {
 		return err
 	}
 	defer func() {

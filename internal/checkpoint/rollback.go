@@ -28,9 +28,10 @@ type RollbackResult struct {
 // Rollback puts the device memory of an image back into the programs that it was
 // taken from, which live on. Memory allocated since then is left alone; memory
 // freed since then is a refusal. Before anything is overwritten, every chunk of the image
-// has been read and found right.
-func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, progress Progress) (*RollbackResult, error) {
-	im, err := image.Open(dir)
+// has been read and found right. With trust the image may belong to another user.
+func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool,
+	progress Progress) (*RollbackResult, error) {
+	im, err := openImage(dir, trust)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"holdfast/internal/cuda"
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
+	"holdfast/internal/owned"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 	"holdfast/internal/snapshot/digest"
@@ -32,15 +33,27 @@ type SuspendResult struct {
 	Steps      []Step
 }
 
-// HostDir is where the memory of a program goes that is suspended to the host.
-func HostDir(p *process.Program) string {
-	return filepath.Join(hostRoot(), key(p.Identity().Token))
+// hostRoot holds the directories of all users for the host.
+const hostRoot = "/dev/shm"
+
+// HostDir makes the place where the memory of a program goes that is suspended to the host. Everybody may write
+// /dev/shm, so a directory that is there already may be somebody else's, who would get the memory and could put another
+// in its place.
+func HostDir(p *process.Program) (string, error) { return hostDir(hostRoot, p) }
+
+func hostDir(root string, p *process.Program) (string, error) {
+	d, err := owned.Private(filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())))
+	if err != nil {
+		return "", refusef("have that directory removed, or suspend --to disk", "the place for host memory: %v", err)
+	}
+	defer d.Close()
+	return d.Join(key(p.Identity().Token)), nil
 }
 
-func hostRoot() string { return filepath.Join("/dev/shm", fmt.Sprintf("holdfast-%d", os.Getuid())) }
-
 // onHost reports whether dir is an image that only exists for a program that is suspended to the host.
-func onHost(dir string) bool { return filepath.Dir(dir) == hostRoot() }
+func onHost(dir string) bool {
+	return filepath.Dir(dir) == filepath.Join(hostRoot, fmt.Sprintf("holdfast-%d", os.Getuid()))
+}
 
 // Suspend takes programs, the held ones of one process tree, off the GPU: when
 // it returns, the driver has nothing of theirs any more. Their processes stay: their
@@ -115,9 +128,12 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	err = c.t.do("keep", func() error {
 		for _, p := range programs {
 			p.SetImage(dir)
+			if c.w != nil {
+				p.SetImageSum(c.w.Sum())
+			}
 		}
 		if c.w != nil {
-			if err := e.saveSuspended(programs, dir, c.res.Digest); err != nil {
+			if err := e.saveSuspended(programs, dir); err != nil {
 				return err
 			}
 		}
@@ -199,12 +215,12 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 		}
 	}
 	if !onGPU {
-		im, err := image.Open(dir)
+		im, err := suspended(programs[0], dir)
 		if err != nil {
 			return nil, err
 		}
 		defer im.Close()
-		if err := e.mayResume(programs, im); err != nil {
+		if err := e.mayResume(programs); err != nil {
 			return nil, err
 		}
 		err = t.do("memory", func() (err error) { fills, err = e.recreate(programs, im.Manifest); return err })
@@ -239,20 +255,10 @@ func (e *Env) stay(programs []*process.Program, onGPU bool) error {
 	return e.keepAll(programs, DoingSuspend)
 }
 
-// mayResume refuses an image that is not that of the suspend, and programs that have been on their way back with
-// other memory.
-func (e *Env) mayResume(programs []*process.Program, im *image.Image) error {
+// mayResume refuses programs that have been on their way back with other memory.
+func (e *Env) mayResume(programs []*process.Program) error {
 	for _, p := range programs {
 		id := p.Identity()
-		r, err := e.suspendedRecord(p)
-		if err != nil {
-			return fmt.Errorf("record of suspended process %d: %w", id.PID, err)
-		}
-		if r != nil {
-			if err := r.matches(im); err != nil {
-				return err
-			}
-		}
 		drv, err := e.GPUs.Driver(id.GPU)
 		if err != nil {
 			return err
@@ -269,6 +275,27 @@ func (e *Env) mayResume(programs []*process.Program, im *image.Image) error {
 		}
 	}
 	return nil
+}
+
+// suspended opens the image of a suspended program: the very one that its suspend wrote, which the daemon and the
+// keeper remember by its sum. Any other, also a good one of the same program, is not what it has to go on with.
+func suspended(p *process.Program, dir string) (*image.Image, error) {
+	im, err := openImage(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	sum := p.ImageSum()
+	if sum == "" { // by a daemon that did not remember it; the image is this user's at least
+		p.Log().Warn("the image of a suspended program is taken by its place alone", "dir", dir)
+		return im, nil
+	}
+	if im.Sum() != sum {
+		im.Close()
+		return nil, refusef("put the image of its suspend back there",
+			"%s holds another image than the one that process %d was suspended to (manifest %.16s, not %.16s)",
+			dir, p.Identity().PID, im.Sum(), sum)
+	}
+	return im, nil
 }
 
 // recreate makes new physical memory for every allocation, to be filled from m.

@@ -66,7 +66,7 @@ func private(info fs.FileInfo, kind fs.FileMode) error {
 }
 
 // saveSuspended makes the files of programs that are suspended to the image im, durably.
-func (e *Env) saveSuspended(programs []*process.Program, dir, digest string) error {
+func (e *Env) saveSuspended(programs []*process.Program, dir string) error {
 	if e.Dir == "" {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (e *Env) saveSuspended(programs []*process.Program, dir, digest string) err
 	first := programs[0].Identity()
 	for _, p := range programs {
 		r, _ := recordOf(p, Record{Doing: DoingSuspend, Root: first.PID, RootStart: first.StartTime, Image: dir,
-			Boot: bootID(), Digest: digest})
+			Boot: bootID()})
 		b, err := json.Marshal(r)
 		if err == nil {
 			err = writeDurably(root, key(r.Identity.Token)+".json", b)
@@ -156,8 +156,8 @@ func (r *Record) checkSuspended(token string) error {
 		return fmt.Errorf("it is of program %s", key(id.Token))
 	case id.PID <= 1 || id.StartTime == 0 || id.ControlTID <= 1:
 		return fmt.Errorf("process %d that started at %d, thread %d", id.PID, id.StartTime, id.ControlTID)
-	case !filepath.IsAbs(r.Image):
-		return fmt.Errorf("image %q", r.Image)
+	case !filepath.IsAbs(r.Image) || r.ImageSum == "":
+		return fmt.Errorf("image %q with the sum %q", r.Image, r.ImageSum)
 	}
 	for _, a := range r.Allocs {
 		if a.ID == 0 || a.Size == 0 || a.Size > 1<<46 || int(a.Device) >= len(id.Devices) {
@@ -165,23 +165,6 @@ func (r *Record) checkSuspended(token string) error {
 		}
 	}
 	return nil
-}
-
-// suspendedRecord returns the file of a program, or nil if there is none.
-func (e *Env) suspendedRecord(p *process.Program) (*Record, error) {
-	if e.Dir == "" {
-		return nil, nil
-	}
-	root, err := e.openSuspended()
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	r, err := readSuspended(root, key(p.Identity().Token))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // suspended to the GPU, or by an older daemon
-	}
-	return r, err
 }
 
 // removeSuspended removes the file of a token, if there is one.
@@ -287,6 +270,7 @@ func (e *Env) RecoverSuspended(reg Registry) {
 	for _, r := range alive {
 		p := process.New(r.Identity, api.StateSuspended, e.Log)
 		p.SetImage(r.Image)
+		p.SetImageSum(r.ImageSum)
 		p.Adopt(r.allocs(nil))
 		if err := reg.Register(p); err != nil {
 			// The keeper has told of it, or it has come by itself, with all its memory.
@@ -296,28 +280,12 @@ func (e *Env) RecoverSuspended(reg Registry) {
 			}
 			continue
 		}
-		if err := r.checkImage(); err != nil {
+		if im, err := suspended(p, r.Image); err != nil {
 			p.Log().Error("a suspended program cannot be resumed", "err", err)
+		} else {
+			im.Close()
 		}
 		p.Log().Info("a suspended program was found by its record")
 		reg.Suspended(p)
 	}
-}
-
-// checkImage refuses an image that is not the one that the program was suspended to.
-func (r *Record) checkImage() error {
-	im, err := image.Open(r.Image)
-	if err != nil {
-		return err
-	}
-	defer im.Close()
-	return r.matches(im)
-}
-
-func (r *Record) matches(im *image.Image) error {
-	if got := im.Manifest.Digest(); got != r.Digest {
-		return fmt.Errorf("%s is not the image that process %d was suspended to: its digest is %s, that one's was %s",
-			r.Image, r.Identity.PID, got, r.Digest)
-	}
-	return nil
 }

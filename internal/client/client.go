@@ -39,7 +39,7 @@ var ErrNoDaemon = errors.New("no holdfast daemon runs here")
 
 // RuntimeDir returns the runtime directory of this user: $HOLDFAST_DIR, else
 // $XDG_RUNTIME_DIR/holdfast, else /run/holdfast for root and /tmp/holdfast-UID for
-// others.
+// others. An XDG_RUNTIME_DIR of another user (sudo may keep it) does not count.
 func RuntimeDir() string {
 	if dir := os.Getenv("HOLDFAST_DIR"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
@@ -47,13 +47,19 @@ func RuntimeDir() string {
 		}
 		return dir
 	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && filepath.IsAbs(dir) {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && filepath.IsAbs(dir) && !foreign(dir) {
 		return filepath.Join(dir, "holdfast")
 	}
 	if os.Getuid() == 0 {
 		return "/run/holdfast"
 	}
 	return filepath.Join("/tmp", "holdfast-"+strconv.Itoa(os.Getuid()))
+}
+
+// foreign says whether a directory is there and another user's.
+func foreign(dir string) bool {
+	var st unix.Stat_t
+	return unix.Stat(dir, &st) == nil && int(st.Uid) != os.Geteuid()
 }
 
 // A Client calls one daemon. Its zero value calls the one of [RuntimeDir].

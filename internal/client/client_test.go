@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -109,9 +110,16 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestMakeRuntimeDir(t *testing.T) {
+func TestRuntimeDir(t *testing.T) {
+	open := func(dir string) error {
+		d, err := OpenRuntimeDir(dir)
+		if err == nil {
+			d.Close()
+		}
+		return err
+	}
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	if err := MakeRuntimeDir(dir); err != nil {
+	if err := open(dir); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -120,15 +128,72 @@ func TestMakeRuntimeDir(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeRuntimeDir(dir); err == nil {
+	if err := open(dir); err == nil {
 		t.Error("a directory that others can enter is taken")
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeRuntimeDir(link); err == nil {
+	if err := open(link); err == nil {
 		t.Error("a symbolic link is taken")
+	}
+	// Its own owner and mode do not help where another user can rename it away.
+	above := filepath.Join(t.TempDir(), "above")
+	if err := os.Mkdir(above, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(filepath.Join(above, "run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(above, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(filepath.Join(above, "run")); err == nil {
+		t.Error("a directory is taken that others can put another in the place of")
+	}
+}
+
+// A link in the place of the lock or the log is not followed.
+func TestStartFollowsNoLink(t *testing.T) {
+	for _, name := range []string{"daemon.lock", "daemon.log"} {
+		dir := filepath.Join(t.TempDir(), "run")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		victim := filepath.Join(t.TempDir(), "victim")
+		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Daemon.Start(context.Background(), dir)
+		if err == nil || !strings.Contains(err.Error(), "symbolic link") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the link was followed: %v", name, err)
+		}
+	}
+}
+
+// A root that has kept the XDG_RUNTIME_DIR of a user does not put its sockets there.
+func TestForeignRuntimeDir(t *testing.T) {
+	t.Setenv("HOLDFAST_DIR", "")
+	dir := filepath.Join(t.TempDir(), "user")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	if got := RuntimeDir(); got != filepath.Join(dir, "holdfast") {
+		t.Errorf("%s", got)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	if err := os.Chown(dir, 54321, 54321); err != nil {
+		t.Fatal(err)
+	}
+	if got := RuntimeDir(); got != "/run/holdfast" {
+		t.Errorf("%s", got)
 	}
 }
 

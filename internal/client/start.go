@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/owned"
 )
 
 // startLimit is how long a server may take until it answers. The daemon opens no GPU
@@ -72,10 +74,12 @@ func (s Server) Start(ctx context.Context, dir string) (int, error) {
 	} else if !errors.Is(err, ErrNoDaemon) {
 		return 0, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	if err := MakeRuntimeDir(dir); err != nil {
+	d, err := OpenRuntimeDir(dir)
+	if err != nil {
 		return 0, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, s.Name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	defer d.Close()
+	lock, err := d.OpenFile(s.Name+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", s.Name, err)
 	}
@@ -86,20 +90,20 @@ func (s Server) Start(ctx context.Context, dir string) (int, error) {
 	if pid, err := s.PID(ctx, dir); err == nil {
 		return pid, nil
 	}
-	pid, err := s.spawn(ctx, dir)
+	pid, err := s.spawn(ctx, d, dir)
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", s.Name, err)
 	}
 	return pid, nil
 }
 
-func (s Server) spawn(ctx context.Context, dir string) (int, error) {
-	logName := filepath.Join(dir, s.Name+".log")
-	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+func (s Server) spawn(ctx context.Context, d *owned.Dir, dir string) (int, error) {
+	log, err := d.OpenFile(s.Name+".log", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer log.Close()
+	logName := log.Name()
 	logStart, err := log.Seek(0, 2)
 	if err != nil {
 		return 0, err
@@ -176,26 +180,14 @@ func serverEnv(env []string, dir string) []string {
 	return out
 }
 
-// MakeRuntimeDir creates dir, for this user only, and refuses one that others could
-// reach into.
-func MakeRuntimeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("runtime directory: %w", err)
-	}
-	info, err := os.Lstat(dir)
+// OpenRuntimeDir opens the runtime directory and makes it, for this user only. It refuses one that others could reach
+// into, or put another in the place of. Files in it are opened through what it returns, never by their path.
+func OpenRuntimeDir(dir string) (*owned.Dir, error) {
+	d, err := owned.Private(dir)
 	if err != nil {
-		return fmt.Errorf("runtime directory: %w", err)
+		return nil, fmt.Errorf("runtime directory: %w: set HOLDFAST_DIR to a directory of your own", err)
 	}
-	st := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("runtime directory %s: %w", dir, fs.ErrInvalid)
-	case int(st.Uid) != os.Getuid():
-		return fmt.Errorf("runtime directory %s belongs to user %d, not to you: set HOLDFAST_DIR to a directory of your own", dir, st.Uid)
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("runtime directory %s is open to others (mode %04o): chmod 700 it, or set HOLDFAST_DIR to another", dir, info.Mode().Perm())
-	}
-	return nil
+	return d, nil
 }
 
 func flock(ctx context.Context, f *os.File) error {

@@ -7,14 +7,18 @@
 // as it would be through go-criu's swrk.
 //
 // Standard streams. A pipe, a terminal or a unix socket that leads out of the tree cannot be dumped: its other end
-// belongs to somebody else. Dump therefore replaces every descriptor of the tree that leads to such an object by one
-// of three slots (0, 1, 2), and Restore puts the files it is given into the slots (stdio.go). Everything else is CRIU's.
+// belongs to somebody else. Dump therefore replaces every descriptor of the tree that leads to such an object by one of
+// three slots (0, 1, 2), and Restore puts the files it is given into the slots (stdio.go). Everything else is CRIU's.
 //
 // Dump freezes by ptrace. CRIU must not be killed while it works: it runs code in the frozen threads, and a thread
 // that is caught in between does not come back (the parasite of the main thread cures itself when CRIU goes away; the
 // short visits to other threads do not). So a context that ends does not kill a dump at once, see DumpOptions.Grace.
 //
-// The package imports the standard library and x/sys only, and nothing of holdfast.
+// CRIU runs with the caller's rights and does what its configuration says (action scripts, plugins), so it gets none
+// but our command line: a clean environment and no configuration files. It must be a file that no other user can
+// change.
+//
+// The package imports the standard library, x/sys and owned, and nothing else of holdfast.
 package criu
 
 import (
@@ -30,6 +34,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"holdfast/internal/owned"
 )
 
 // MinMajor is the oldest major version of CRIU that is used: 3.x does not start on kernels since 6.12 or so (it cannot
@@ -84,7 +90,8 @@ func (e *NotFoundError) Error() string {
 }
 
 // Find looks for CRIU: $HOLDFAST_CRIU (which then must work), PREFIX/libexec/holdfast/criu beside the running
-// executable in PREFIX/bin, the user's cache directory (holdfast/criu/criu), PATH, /usr/local/sbin, /usr/sbin.
+// executable in PREFIX/bin, the user's cache directory (holdfast/criu/criu), PATH, /usr/local/sbin, /usr/sbin. One that
+// another user could change is passed over.
 func Find(logger *slog.Logger) (*Tool, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -92,7 +99,11 @@ func Find(logger *slog.Logger) (*Tool, error) {
 	var tried []string
 	try := func(path string) *Tool {
 		t := &Tool{path: path, log: logger}
-		v, err := t.probe()
+		err := owned.Check(path)
+		var v string
+		if err == nil {
+			v, err = t.probe()
+		}
 		if err != nil {
 			tried = append(tried, path+": "+err.Error())
 			return nil
@@ -149,7 +160,7 @@ func candidates() []string {
 func (t *Tool) probe() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, t.path, "--version").CombinedOutput()
+	out, err := t.command(ctx, "--version").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not run: %w: %s", err, firstLine(out))
 	}
@@ -184,7 +195,7 @@ func (t *Tool) Check() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, t.path, t.args("check")...).CombinedOutput()
+	out, err := t.command(ctx, t.args("check")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s check: %w: %s", t.path, err, bytes.TrimSpace(out))
 	}
@@ -221,9 +232,20 @@ func effectiveCaps(path string) (uint64, error) {
 	return 0, fmt.Errorf("%s has no CapEff", path)
 }
 
+// environment is all that CRIU gets of one. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys, whoever
+// has influence on the environment could preload libraries or put another iptables into its PATH.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+
+// command is a call of CRIU. ctx may only end what changes no process.
+func (t *Tool) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.path, args...)
+	cmd.Env = environment
+	return cmd
+}
+
 // args puts the options that every call shares behind the verb.
 func (t *Tool) args(verb string, more ...string) []string {
-	a := []string{verb}
+	a := []string{verb, "--no-default-config"}
 	if os.Geteuid() != 0 {
 		a = append(a, "--unprivileged")
 	}

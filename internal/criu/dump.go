@@ -318,7 +318,7 @@ func (t *Tool) run(ctx context.Context, args []string, extra []*os.File, onStart
 	if grace <= 0 {
 		grace = 20 * time.Second
 	}
-	cmd := exec.Command(t.path, args...)
+	cmd := t.command(context.Background(), args...)
 	cmd.ExtraFiles = extra
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

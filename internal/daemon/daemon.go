@@ -33,6 +33,7 @@ import (
 	"holdfast/internal/cuda"
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/keeper"
+	"holdfast/internal/owned"
 	"holdfast/internal/process"
 	"holdfast/internal/wire"
 )
@@ -62,6 +63,7 @@ type Config struct {
 // A Daemon holds programs.
 type Daemon struct {
 	cfg     Config
+	dir     *owned.Dir // cfg.Dir
 	log     *slog.Logger
 	gpus    *gpus
 	started time.Time
@@ -87,7 +89,12 @@ type keptMemory struct {
 // Run serves until ctx ends, the daemon is told to shut down or it is idle for
 // Config.Idle. It returns an error when another daemon serves the directory.
 func Run(ctx context.Context, cfg Config) error {
-	lock, err := os.OpenFile(filepath.Join(cfg.Dir, "daemon.pid"), os.O_RDWR|os.O_CREATE, 0o600)
+	dir, err := owned.Private(cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	defer dir.Close()
+	lock, err := dir.OpenFile("daemon.pid", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
@@ -103,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	d := &Daemon{
-		cfg: cfg, log: cfg.Log, gpus: newGPUs(cfg), started: time.Now(),
+		cfg: cfg, dir: dir, log: cfg.Log, gpus: newGPUs(cfg), started: time.Now(),
 		criu:     sync.OnceValues(func() (*criu.Tool, error) { return findCRIU(cfg) }),
 		programs: map[int]*process.Program{},
 		kept:     map[[16]byte]*keptMemory{}, exits: map[int]*exit{},
@@ -534,6 +541,9 @@ func (d *Daemon) list() []api.Process {
 		}
 		for _, c := range p.Caveats() {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text, Fatal: c.Flags&wire.CaveatBlocksFull != 0})
+		}
+		if why := p.Unfollowed(); why != "" {
+			a.Caveats = append(a.Caveats, api.Caveat{Code: "not-followed", Text: why})
 		}
 		out = append(out, a)
 	}

@@ -28,7 +28,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
-	stdio, log, err := d.streams(req)
+	stdio, log, err := d.streams(callerOf(ctx), req)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 		}
 	}()
 	opt := checkpoint.RestoreOptions{
-		Dir: req.Dir, Name: req.Name, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
+		Dir: req.Dir, Name: req.Name, Trust: req.Trust, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
 		Warm: d.takeKept, Room: func() { d.dropKept() }, Unregister: d.unregister,
 	}
 	// The programs are locked from Register on: no other operation gets between.
@@ -105,24 +105,19 @@ func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 }
 
 // streams are what a restored program gets for the standard streams that it
-// cannot have back: those of the client, or for a detached one a log file.
-func (d *Daemon) streams(req api.RestoreRequest) (files [3]*os.File, log string, err error) {
+// cannot have back: those of the client, or for a detached one a log file. The client is who is at the other end of the
+// connection, whatever process it names: another one's descriptors are not its to give away.
+func (d *Daemon) streams(client *caller, req api.RestoreRequest) (files [3]*os.File, log string, err error) {
 	if req.Detach || req.ClientPID <= 0 {
-		log = filepath.Join(d.cfg.Dir, "restored-"+filepath.Base(req.Dir)+".log")
-		f, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return files, "", err
-		}
-		g, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			f.Close()
-			return files, "", err
-		}
-		return [3]*os.File{nil, f, g}, log, nil
+		return d.logStreams(req)
 	}
-	pidfd, err := unix.PidfdOpen(req.ClientPID, 0)
+	if client == nil {
+		return files, "", errors.New("a restore of nobody's")
+	}
+	pid := client.cred.Pid
+	pidfd, err := client.pidfd()
 	if err != nil {
-		return files, "", fmt.Errorf("the client, process %d: %w", req.ClientPID, err)
+		return files, "", fmt.Errorf("the client, process %d: %w", pid, err)
 	}
 	defer unix.Close(pidfd)
 	for i := range files {
@@ -136,11 +131,26 @@ func (d *Daemon) streams(req api.RestoreRequest) (files [3]*os.File, log string,
 					f.Close()
 				}
 			}
-			return files, "", fmt.Errorf("descriptor %d of the client, process %d: %w", i, req.ClientPID, err)
+			return files, "", fmt.Errorf("descriptor %d of the client, process %d: %w", i, pid, err)
 		}
-		files[i] = os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", i, req.ClientPID))
+		files[i] = os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", i, pid))
 	}
 	return files, "", nil
+}
+
+// logStreams are those of a detached program.
+func (d *Daemon) logStreams(req api.RestoreRequest) (files [3]*os.File, log string, err error) {
+	name := "restored-" + filepath.Base(req.Dir) + ".log"
+	f, err := d.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return files, "", err
+	}
+	g, err := d.dir.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		f.Close()
+		return files, "", err
+	}
+	return [3]*os.File{nil, f, g}, d.dir.Join(name), nil
 }
 
 func (d *Daemon) register(p *process.Program) error {
@@ -226,8 +236,7 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
 	defer func() { done(err) }()
 	dir := req.Dir
 	if to == checkpoint.ToHost {
-		dir = checkpoint.HostDir(group[0])
-		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		if dir, err = checkpoint.HostDir(group[0]); err != nil {
 			return nil, err
 		}
 	}

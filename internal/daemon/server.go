@@ -25,6 +25,42 @@ const maxRequest = 1 << 20
 
 type connKey struct{}
 
+// A caller is who is at the other end of a connection, by the kernel's word.
+type caller struct {
+	cred *unix.Ucred
+	conn *net.UnixConn
+}
+
+// callerOf is who made the request of this context, or nil.
+func callerOf(ctx context.Context) *caller {
+	c, _ := ctx.Value(connKey{}).(*caller)
+	return c
+}
+
+// pidfd is a descriptor of the process that connected. Where the kernel is older than Linux 6.5 it is of the process
+// that has its number now.
+func (c *caller) pidfd() (int, error) {
+	const soPeerPidfd = 77 // SO_PEERPIDFD of asm-generic/socket.h
+	rc, err := c.conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	var sockErr error
+	if err := rc.Control(func(s uintptr) {
+		fd, sockErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, soPeerPidfd)
+	}); err != nil {
+		return -1, err
+	}
+	if sockErr == nil {
+		return fd, nil
+	}
+	if c.cred.Pid <= 0 {
+		return -1, errors.New("it is in a PID namespace that this daemon does not see")
+	}
+	return unix.PidfdOpen(int(c.cred.Pid), 0)
+}
+
 // server is the HTTP side. Only the same user and root are served.
 func (d *Daemon) server(ctx context.Context) *http.Server {
 	mux := http.NewServeMux()
@@ -45,7 +81,7 @@ func (d *Daemon) server(ctx context.Context) *http.Server {
 	stream(mux, d, api.PathWait, d.wait)
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if cred, ok := r.Context().Value(connKey{}).(*unix.Ucred); !ok || !sameUser(cred) {
+			if c := callerOf(r.Context()); c == nil || !sameUser(c.cred) {
 				writeError(w, http.StatusForbidden, &api.Error{Code: "denied", Message: "this daemon belongs to another user"})
 				return
 			}
@@ -57,7 +93,7 @@ func (d *Daemon) server(ctx context.Context) *http.Server {
 			if err != nil {
 				return ctx
 			}
-			return context.WithValue(ctx, connKey{}, cred)
+			return context.WithValue(ctx, connKey{}, &caller{cred, c.(*net.UnixConn)})
 		},
 		ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -293,7 +329,7 @@ func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
 		return nil, err
 	}
 	defer func() { done(err) }()
-	res, err := d.env().Rollback(ctx, group, req.Dir, progress)
+	res, err := d.env().Rollback(ctx, group, req.Dir, req.Trust, progress)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,11 @@
 // without them (go build or go vet on a fresh tree) still compiles; [Unpack] then
 // says what to do.
 //
-// The package imports only the standard library.
+// Code that other users could change is not loaded: the directory is refused unless it and all above it are this user's
+// or root's (package owned). What is loaded into our own process comes from memory that nobody can write
+// ([StubMemory]).
+//
+// The package imports the standard library, x/sys and owned.
 package embedded
 
 import (
@@ -19,6 +23,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/owned"
 )
 
 //go:embed lib
@@ -65,12 +73,15 @@ func Unpack(cacheDir string) (Libraries, error) {
 		Shim:    filepath.Join(dir, ShimName),
 		SoftDir: filepath.Join(dir, "soft"),
 	}
+	parent := filepath.Dir(dir)
+	// From here on the path leads to the same place, whatever other users do.
+	d, err := owned.Make(parent, 0o755)
+	if err != nil {
+		return Libraries{}, fmt.Errorf("unpack libraries: %w: set XDG_CACHE_HOME to a directory of your own", err)
+	}
+	defer d.Close()
 	if same(l.Shim, shim) && same(l.Stub(), stub) {
 		return l, nil
-	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return Libraries{}, fmt.Errorf("unpack libraries: %w", err)
 	}
 	tmp, err := os.MkdirTemp(parent, ".unpack-")
 	if err != nil {
@@ -96,6 +107,32 @@ func Unpack(cacheDir string) (Libraries, error) {
 	}
 	return l, nil
 }
+
+// StubMemory is the stub libcuda.so.1 in memory, for our own process: what is loaded from its /proc/self/fd path are
+// the bytes of this binary, which nobody can change any more.
+func StubMemory() (_ *os.File, err error) {
+	stub, err := content(StubName)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate(StubName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memory for %s: %w", StubName, err)
+	}
+	f := os.NewFile(uintptr(fd), StubName)
+	if _, err = f.Write(stub); err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS,
+			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("memory for %s: %w", StubName, err)
+	}
+	return f, nil
+}
+
+// Path is where this process can open a file that it has open, by name.
+func Path(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // place renames tmp to dir. Another process may have placed its copy meanwhile:
 // good() then says whether that one will do. A damaged one is moved aside first,
@@ -129,7 +166,11 @@ func content(name string) ([]byte, error) {
 	return data, err
 }
 
+// same says whether a file has that content, and will: only this user or root can change it.
 func same(path string, want []byte) bool {
+	if owned.Check(path) != nil {
+		return false
+	}
 	got, err := os.ReadFile(path)
 	return err == nil && string(got) == string(want)
 }

@@ -217,11 +217,19 @@ func (p *Program) Copy(c *trace.Copy, e *Effect) {
 	if c.Flags&trace.Set != 0 {
 		e.Name = "memset"
 	} else if c.Flags&(trace.SrcHost|trace.SrcArray) == 0 {
-		e.Reads = append(e.Reads, box(c.Src, c.SrcPitch, c.SrcSlice, c))
+		e.Reads = appendBox(e.Reads, box(c.Src, c.SrcPitch, c.SrcSlice, c))
 	}
 	if c.Flags&(trace.DstHost|trace.DstArray) == 0 {
-		e.Writes = append(e.Writes, box(c.Dst, c.DstPitch, c.DstSlice, c))
+		e.Writes = appendBox(e.Writes, box(c.Dst, c.DstPitch, c.DstSlice, c))
 	}
+}
+
+// appendBox appends a range, unless it is empty: a copy of no bytes touches nothing.
+func appendBox(list []footprint.Range, r footprint.Range) []footprint.Range {
+	if r.Hi <= r.Lo {
+		return list
+	}
+	return append(list, r)
 }
 
 // box is the range that holds all rows and slices of one side of a copy: to the end of all addresses if it does not fit.

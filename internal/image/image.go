@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/internal/owned"
 	"holdfast/internal/snapshot/digest"
 	"holdfast/internal/store"
 )
@@ -23,20 +24,37 @@ import (
 type Image struct {
 	Manifest *Manifest
 	path     string
+	owner    uint32
 	root     *os.Root
 	chunks   *os.File
+	criu     *os.File // nil: it has none
+	sum      string
 }
 
-// Open opens the image at dir and checks its manifest, and nothing else: see CheckFiles and Verify.
+// ErrForeign is wrapped by the refusal of an image that belongs to another user.
+var ErrForeign = errors.New("it belongs to another user")
+
+// Open opens the image at dir, which must belong to this user, and checks its manifest, and nothing else: see
+// CheckFiles and Verify. An image is code: what is in it runs as who restores it.
 func Open(dir string) (*Image, error) {
-	im, err := open(dir)
+	return named(dir, false)
+}
+
+// OpenForeign is Open of an image that may belong to another user: one that is only looked at, or one that the user
+// vouches for. All of it must belong to one user, and nobody else may write it.
+func OpenForeign(dir string) (*Image, error) {
+	return named(dir, true)
+}
+
+func named(dir string, foreign bool) (*Image, error) {
+	im, err := open(dir, foreign)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", dir, err)
 	}
 	return im, nil
 }
 
-func open(dir string) (_ *Image, err error) {
+func open(dir string, foreign bool) (_ *Image, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -51,9 +69,6 @@ func open(dir string) (_ *Image, err error) {
 	if !st.IsDir() {
 		return nil, errors.New("no directory")
 	}
-	if err := checkOwner(st); err != nil {
-		return nil, err
-	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {
 		return nil, err
@@ -64,29 +79,58 @@ func open(dir string) (_ *Image, err error) {
 			im.Close()
 		}
 	}()
+	// Everything from here on is reached from this one directory, whatever its path leads to meanwhile.
+	if st, err = root.Stat("."); err != nil {
+		return nil, err
+	}
+	im.owner = st.Sys().(*syscall.Stat_t).Uid
+	if uid := os.Geteuid(); !foreign && int(im.owner) != uid {
+		return nil, fmt.Errorf("%w: to user %d, not to %d", ErrForeign, im.owner, uid)
+	}
+	if err := im.checkOwner(filepath.Base(abs), st); err != nil {
+		return nil, err
+	}
 	b, err := im.readManifest()
 	if err != nil {
 		return nil, err
 	}
-	if im.Manifest, err = DecodeManifest(b); err != nil {
+	if im.Manifest, im.sum, err = decodeManifest(b); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(filepath.Join(abs, chunksName), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(abs, chunksName), Err: err}
+	if im.chunks, err = im.directory(chunksName); err != nil {
+		return nil, err
 	}
-	im.chunks = os.NewFile(uintptr(fd), chunksName)
-	return im, nil
+	if im.criu, err = im.directory(criuName); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return im, err
 }
 
-// checkOwner refuses what another user could have made or could change under our hands.
-func checkOwner(st fs.FileInfo) error {
-	sys := st.Sys().(*syscall.Stat_t)
-	if uid := os.Geteuid(); int(sys.Uid) != uid && uid != 0 {
-		return fmt.Errorf("%s belongs to user %d, not to %d", st.Name(), sys.Uid, uid)
+// directory opens a directory of the image.
+func (im *Image) directory(name string) (*os.File, error) {
+	f, err := im.root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		err = im.checkOwner(name, st)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkOwner refuses what another user than the image's could have made, or could change under our hands.
+func (im *Image) checkOwner(name string, st fs.FileInfo) error {
+	if uid := st.Sys().(*syscall.Stat_t).Uid; uid != im.owner {
+		return fmt.Errorf("%s belongs to user %d, the image to %d", name, uid, im.owner)
 	}
 	if st.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others (mode %v): chmod go-w it if you trust its content", st.Name(), st.Mode().Perm())
+		return fmt.Errorf("%s can be written by others (mode %v): chmod go-w it if you trust its content", name,
+			st.Mode().Perm())
 	}
 	return nil
 }
@@ -106,6 +150,9 @@ func (im *Image) plain(name string) (*os.File, fs.FileInfo, error) {
 	if err == nil && !st.Mode().IsRegular() {
 		err = errors.New("no regular file")
 	}
+	if err == nil {
+		err = im.checkOwner(name, st)
+	}
 	if err != nil {
 		f.Close()
 		return nil, nil, err
@@ -122,9 +169,6 @@ func (im *Image) readManifest() ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
 	}
 	defer f.Close()
-	if err := checkOwner(st); err != nil {
-		return nil, err
-	}
 	if st.Size() > maxManifest {
 		return nil, fmt.Errorf("%s of %d bytes is too large", ManifestName, st.Size())
 	}
@@ -134,17 +178,28 @@ func (im *Image) readManifest() ([]byte, error) {
 // Close closes it.
 func (im *Image) Close() error {
 	var err error
-	if im.chunks != nil {
-		err = im.chunks.Close()
+	for _, f := range []*os.File{im.chunks, im.criu} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
 	}
 	return errors.Join(err, im.root.Close())
 }
 
+// Sum names the image: the sum of its manifest, which names all that is in it.
+func (im *Image) Sum() string { return im.sum }
+
 // Dir returns the directory of the image.
 func (im *Image) Dir() string { return im.path }
 
-// CRIUDir returns the directory with CRIU's files.
-func (im *Image) CRIUDir() string { return filepath.Join(im.path, criuName) }
+// CRIUDir returns a path of the directory with CRIU's files, for this process and its children while the image is open.
+// It is of the directory that was opened, whatever is at its old path by now.
+func (im *Image) CRIUDir() string {
+	if im.criu == nil {
+		return filepath.Join(im.path, criuName) // there is none
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), im.criu.Fd())
+}
 
 // ReadChunk reads a chunk into buf, which has digest.ChunkSize bytes. It does not verify it: the reader does, where it can
 // do so fastest.
@@ -330,9 +385,28 @@ func (im *Image) PlaceLibraries() error {
 	}
 	buf := make([]byte, digest.ChunkSize)
 	for _, l := range im.Manifest.Libraries {
+		// Otherwise the user vouches for the image, and its libraries lie where its user has them.
+		if im.owner == uint32(os.Geteuid()) {
+			if err := ownPlace(l.Path); err != nil {
+				return fmt.Errorf("image %s: library %s: %w", im.path, l.Path, err)
+			}
+		}
 		if err := im.placeLibrary(l, sums[l.File], buf); err != nil {
 			return fmt.Errorf("image %s: library %s: %w", im.path, l.Path, err)
 		}
+	}
+	return nil
+}
+
+// ownPlace makes the directory of a library, and refuses one in which others could swap it before it is mapped.
+func ownPlace(path string) error {
+	d, err := owned.Make(filepath.Dir(path), 0o755)
+	if err != nil {
+		return err
+	}
+	d.Close()
+	if err := owned.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -438,7 +512,8 @@ type Entry struct {
 	Err      error
 }
 
-// List returns the images in a directory, oldest first, and what looks like one but cannot be read.
+// List returns the images in a directory, oldest first, and what looks like one but cannot be read. Whose they are does
+// not matter. Their manifests come without what is large: digests, order and files.
 func List(dir string) ([]Entry, error) {
 	ents, err := os.ReadDir(dir)
 	if err != nil {
@@ -453,12 +528,17 @@ func List(dir string) ([]Entry, error) {
 		if _, err := os.Lstat(filepath.Join(path, ManifestName)); err != nil {
 			continue
 		}
-		im, err := Open(path)
+		im, err := OpenForeign(path)
 		if err != nil {
 			out = append(out, Entry{Dir: path, Err: err})
 			continue
 		}
-		out = append(out, Entry{Dir: path, Manifest: im.Manifest})
+		m := im.Manifest
+		for i := range m.Regions {
+			m.Regions[i].Digests = nil
+		}
+		m.Order, m.Files = nil, nil
+		out = append(out, Entry{Dir: path, Manifest: m})
 		im.Close()
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int {

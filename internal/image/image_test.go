@@ -510,7 +510,7 @@ func TestOwner(t *testing.T) {
 		_, e := Open(dir)
 		err <- e
 	}()
-	if err := <-err; err == nil || !strings.Contains(err.Error(), "belongs to user 0") {
+	if err := <-err; !errors.Is(err, ErrForeign) {
 		t.Errorf("as another user: %v", err)
 	}
 	if _, err := Open(dir); err != nil {

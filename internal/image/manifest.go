@@ -32,6 +32,7 @@ const formatName = "holdfast-image"
 // Limits of what a manifest may say, against hostile ones.
 const (
 	maxManifest = 256 << 20 // bytes
+	maxDecoded  = 512 << 20 // bytes of memory, by afford
 	maxChunks   = 8 << 20   // 16 TiB of device memory
 	maxPrograms = 4096
 	maxRegions  = 1 << 20
@@ -179,6 +180,9 @@ func (ds Digests) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes, up to maxChunks chunks.
 func (ds *Digests) UnmarshalJSON(b []byte) error {
+	if bytes.IndexByte(b, '\\') >= 0 {
+		return errors.New("an escape in a digest") // afford would not have seen what it says
+	}
 	var in []string
 	if err := json.Unmarshal(b, &in); err != nil {
 		return err
@@ -188,7 +192,7 @@ func (ds *Digests) UnmarshalJSON(b []byte) error {
 	}
 	// Count first: a few bytes can ask for a lot of memory.
 	total := 0
-	counts := make([]int, len(in))
+	counts, digests := make([]int, len(in)), make(Digests, len(in))
 	for i, s := range in {
 		counts[i] = 1
 		if h, c, ok := strings.Cut(s, "*"); ok {
@@ -196,18 +200,18 @@ func (ds *Digests) UnmarshalJSON(b []byte) error {
 			if err != nil || n < 2 || n > maxChunks || c[0] == '+' || c[0] == '0' {
 				return fmt.Errorf("bad count %q", c)
 			}
-			counts[i], in[i] = n, h
+			counts[i], s = n, h
+		}
+		var err error
+		if digests[i], err = digest.Parse(s); err != nil {
+			return err
 		}
 		if total += counts[i]; total > maxChunks {
 			return errors.New("too many chunks")
 		}
 	}
 	out := make(Digests, 0, total)
-	for i, s := range in {
-		d, err := digest.Parse(s)
-		if err != nil {
-			return err
-		}
+	for i, d := range digests {
 		for range counts[i] {
 			out = append(out, d)
 		}
@@ -275,51 +279,131 @@ type envelope struct {
 
 // Encode returns the content of manifest.json. The same manifest gives the same bytes.
 func (m *Manifest) Encode() ([]byte, error) {
+	b, _, err := m.encode()
+	return b, err
+}
+
+// encode also returns the manifest's sum.
+func (m *Manifest) encode() (b []byte, sum string, err error) {
 	if err := m.check(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	sum := sha256.Sum256(body)
-	b, err := json.Marshal(envelope{formatName, m.Version, hex.EncodeToString(sum[:]), body})
-	if err != nil {
-		return nil, err
+	h := sha256.Sum256(body)
+	sum = hex.EncodeToString(h[:])
+	if b, err = json.Marshal(envelope{formatName, m.Version, sum, body}); err != nil {
+		return nil, "", err
 	}
-	return append(b, '\n'), nil
+	if err := afford(b); err != nil {
+		return nil, "", err
+	}
+	return append(b, '\n'), sum, nil
 }
 
 // DecodeManifest reads manifest.json. It accepts exactly what Encode can write.
 func DecodeManifest(b []byte) (*Manifest, error) {
+	m, _, err := decodeManifest(b)
+	return m, err
+}
+
+// decodeManifest also returns the manifest's sum.
+func decodeManifest(b []byte) (*Manifest, string, error) {
+	fail := func(err error) (*Manifest, string, error) { return nil, "", fmt.Errorf("manifest: %w", err) }
 	if len(b) > maxManifest {
-		return nil, fmt.Errorf("manifest of %d bytes is too large", len(b))
+		return fail(fmt.Errorf("%d bytes are too many", len(b)))
+	}
+	if err := afford(b); err != nil {
+		return fail(err)
 	}
 	var e envelope
 	if err := strict(b, &e); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return fail(err)
 	}
 	if e.Format != formatName {
-		return nil, fmt.Errorf("manifest: format %.40q, not %q", e.Format, formatName)
+		return fail(fmt.Errorf("format %.40q, not %q", e.Format, formatName))
 	}
 	if e.Version != Version && e.Version != VersionOrder {
-		return nil, fmt.Errorf("manifest: version %d of the format; this holdfast reads %d and %d", e.Version, Version, VersionOrder)
+		return fail(fmt.Errorf("version %d of the format; this holdfast reads %d and %d", e.Version, Version,
+			VersionOrder))
 	}
 	sum := sha256.Sum256(e.Manifest)
 	if e.SHA256 != hex.EncodeToString(sum[:]) {
-		return nil, errors.New("manifest: its sum does not fit: it is damaged")
+		return fail(errors.New("its sum does not fit: it is damaged"))
 	}
 	m := &Manifest{}
 	if err := strict(e.Manifest, m); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return fail(err)
 	}
 	if m.Version != e.Version {
-		return nil, fmt.Errorf("manifest: versions %d and %d", e.Version, m.Version)
+		return fail(fmt.Errorf("versions %d and %d", e.Version, m.Version))
 	}
 	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return fail(err)
 	}
-	return m, nil
+	return m, e.SHA256, nil
+}
+
+// Prices of what a manifest makes of its bytes, roughly: an element of any array has its place there, a chunk its
+// digest.
+const (
+	priceValue  = 16
+	priceObject = 256
+	priceChunk  = digest.Size
+)
+
+// afford refuses a manifest that would take too much memory, before any of it is decoded. Three bytes can be an element
+// of an array, and "HEX*N" N chunks: each within its limit, and together far beyond what any machine has. It reads JSON
+// as strict does, only that what is no JSON may cost anything.
+func afford(b []byte) error {
+	budget := maxDecoded
+	for i := 0; i < len(b) && budget >= 0; i++ {
+		switch b[i] {
+		case '{':
+			budget -= priceObject
+		case '[', ',':
+			budget -= priceValue
+		case '"':
+			n := stringEnd(b[i+1:])
+			budget -= priceValue + n + priceChunk*repeats(b[i+1:i+1+n])
+			i += n + 1
+		}
+	}
+	if budget < 0 {
+		return fmt.Errorf("it takes more than %d MiB of memory", maxDecoded>>20)
+	}
+	return nil
+}
+
+// stringEnd is the length of a JSON string behind its opening quote.
+func stringEnd(b []byte) int {
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(b)
+}
+
+// repeats is how many chunks a string stands for, if it is one of Digests, which have no escapes.
+func repeats(s []byte) int {
+	const hexLen = 2 * digest.Size
+	if len(s) < hexLen || len(s) > hexLen+20 {
+		return 0
+	}
+	if len(s) == hexLen {
+		return 1
+	}
+	n, err := strconv.Atoi(string(s[hexLen+1:]))
+	if s[hexLen] != '*' || err != nil || n < 0 || n > maxChunks {
+		return 0 // UnmarshalJSON refuses it
+	}
+	return n
 }
 
 // strict decodes one JSON value without unknown fields and nothing behind it.

@@ -134,6 +134,12 @@ func importTar(ctx context.Context, dir string, r io.Reader, opts CreateOptions,
 		if h.Typeflag != tar.TypeReg || h.Name != name || size >= 0 && h.Size != size {
 			return fmt.Errorf("%.200q of %d bytes where %s should be: no export of an image, or a damaged one", h.Name, h.Size, name)
 		}
+		// A sparse entry of a few bytes can stand for a file that no disk holds.
+		for key := range h.PAXRecords {
+			if strings.HasPrefix(key, "GNU.sparse.") {
+				return fmt.Errorf("%s is a sparse entry: no export of an image", name)
+			}
+		}
 		return nil
 	}
 	if err := next(ManifestName, -1); err != nil {

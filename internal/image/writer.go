@@ -54,6 +54,7 @@ type Writer struct {
 	closed bool
 
 	written, reused atomic.Int64 // chunks
+	sum             string       // of the manifest, after Commit
 }
 
 type chunkState byte
@@ -172,6 +173,9 @@ func (w *Writer) PutChunk(d digest.Digest, data []byte) error {
 	return err
 }
 
+// Sum is that of the image that Commit has made: Image.Sum of who opens it.
+func (w *Writer) Sum() string { return w.sum }
+
 // Written returns how many chunks were written and how many were found in the pool.
 func (w *Writer) Written() (written, reused int) { return int(w.written.Load()), int(w.reused.Load()) }
 
@@ -281,10 +285,11 @@ func (w *Writer) commit(m *Manifest) error {
 		return err
 	}
 	m.Files = files
-	b, err := m.Encode()
+	b, sum, err := m.encode()
 	if err != nil {
 		return err
 	}
+	w.sum = sum
 	if err := w.partial.Sync(); err != nil {
 		return err
 	}

@@ -92,13 +92,9 @@ func send(c *net.UnixConn, m message, fds []int) error {
 func receive(c *net.UnixConn) (m message, fds []int, err error) {
 	buf := make([]byte, maxPacket+1)
 	oob := make([]byte, unix.CmsgSpace(4*(maxFDs+1)))
-	n, oobn, flags, _, err := c.ReadMsgUnix(buf, oob)
-	if err != nil {
-		return m, nil, err
-	}
-	if n == 0 {
-		return m, nil, io.EOF
-	}
+	n, oobn, flags, _, readErr := c.ReadMsgUnix(buf, oob)
+	// Before anything else: a packet that is refused, or an empty one, which looks like the end, brings descriptors all
+	// the same.
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err == nil {
 		for i := range msgs {
@@ -107,6 +103,13 @@ func receive(c *net.UnixConn) (m message, fds []int, err error) {
 				fds = append(fds, got...)
 			}
 		}
+	}
+	if readErr == nil && n == 0 {
+		readErr = io.EOF
+	}
+	if readErr != nil {
+		closeAll(fds)
+		return m, nil, readErr
 	}
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = errors.New("keeper: packet cut off")
@@ -300,9 +303,11 @@ func (s *server) serve(c *net.UnixConn) {
 			return
 		}
 		var reply message
+		if m.Op != "fds" {
+			closeAll(fds) // no other operation brings any
+		}
 		switch m.Op {
 		case "put":
-			closeAll(fds)
 			if pending != nil {
 				pending.Close()
 			}
@@ -346,9 +351,6 @@ func (s *server) serve(c *net.UnixConn) {
 			s.mu.Unlock()
 		default:
 			reply.Error = fmt.Sprintf("no operation %q", m.Op)
-		}
-		if m.Op != "commit" {
-			closeAll(fds)
 		}
 		if err := send(c, reply, nil); err != nil {
 			return

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -263,4 +265,114 @@ func TestPutReplaces(t *testing.T) {
 	if string(e.Record) != `"new"` || len(e.Files) != 1 {
 		t.Fatalf("got %s and %d descriptors", e.Record, len(e.Files))
 	}
+}
+
+// Whatever a packet is, descriptors that came with it and are not kept are closed.
+func TestRefusedDescriptors(t *testing.T) {
+	for name, c := range map[string]struct {
+		packet string
+		fds    int
+	}{
+		"empty":                  {"", 1},
+		"empty, many":            {"", maxFDs + 1},
+		"garbage":                {"hello", 1},
+		"no ids":                 {`{"op":"fds"}`, 1},
+		"fds of nothing":         {`{"op":"fds","ids":[7]}`, 1},
+		"too many":               {`{"op":"put"}`, maxFDs + 1},
+		"with another operation": {`{"op":"list","ids":[7]}`, 1},
+		"with a commit":          {`{"op":"commit","ids":[7]}`, 1},
+		"with a get":             {`{"op":"get","ids":[7]}`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, ended := serve(t)
+			k, err := Dial(socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			fds := make([]int, c.fds)
+			for i := range fds {
+				fds[i] = int(w.Fd())
+			}
+			if _, _, err := k.c.WriteMsgUnix([]byte(c.packet), unix.UnixRights(fds...), nil); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			k.Close()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			// The conversation is over and nothing is kept: a writer that is left was leaked. The process lives, so
+			// nothing else closes it.
+			if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(r); err != nil || len(b) > 0 {
+				t.Errorf("%q, %v: a descriptor is left open", b, err)
+			}
+		})
+	}
+}
+
+// Whatever a client sends, the keeper goes on, keeps what others gave it, and leaves no descriptor open.
+func FuzzMessages(f *testing.F) {
+	for _, s := range []string{"", `{"op":"put","key":"k"}`, `{"op":"fds","ids":[0]}`, `{"op":"commit"}`,
+		`{"op":"get","key":"kept"}`,
+		`{"op":"list"}`, `{"op":"del","key":"k"}`, `{"op":"put","key":"k"}` + "\n" + `{"op":"fds","ids":[0]}` + "\n" +
+			`{"op":"commit"}`} {
+		f.Add(s, byte(1))
+	}
+	f.Fuzz(func(t *testing.T, packets string, n byte) {
+		s := &server{entries: map[string]*Entry{}, name: -1}
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(pair[1]), "peer")
+		c, err := net.FileConn(file)
+		file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			s.serve(c.(*net.UnixConn))
+			c.Close()
+			close(done)
+		}()
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(p[0])
+		for i, packet := range strings.Split(packets, "\n") {
+			if i == 8 || len(packet) > maxPacket {
+				break
+			}
+			fds := make([]int, int(n)%(maxFDs+2))
+			for i := range fds {
+				fds[i] = p[1]
+			}
+			var oob []byte
+			if len(fds) > 0 {
+				oob = unix.UnixRights(fds...)
+			}
+			if unix.Sendmsg(pair[0], []byte(packet), oob, nil, unix.MSG_NOSIGNAL) != nil {
+				break // it has hung up
+			}
+		}
+		unix.Close(p[1])
+		unix.Close(pair[0])
+		<-done
+		for _, e := range s.entries {
+			e.Close()
+		}
+		if k, err := unix.Read(p[0], make([]byte, 1)); k != 0 || err != nil {
+			t.Fatalf("a descriptor is left: %d, %v", k, err)
+		}
+	})
 }

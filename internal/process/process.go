@@ -85,11 +85,14 @@ type Program struct {
 	base    wire.Counters // launches counted before the page now mapped
 	state   string
 	image   string // directory of the last image
+	sum     string // of the image that it is suspended to
 	missing func() uint64
 	bye     bool          // it ends by itself
 	shut    bool          // frozen, with memory that is not whole
 	thawed  chan struct{} // closed when it is frozen no longer; nil: it is not
 	peer    *Peer         // as of its last HELLO; nil: it has not said any
+
+	unfollowed string // why it has no tap any more
 }
 
 // Peer is what a program and the kernel said of it when it last connected.
@@ -182,6 +185,20 @@ func (p *Program) Image() string {
 func (p *Program) SetImage(dir string) {
 	p.mu.Lock()
 	p.image = dir
+	p.mu.Unlock()
+}
+
+// ImageSum returns the sum of the image that the program is suspended to, or "".
+func (p *Program) ImageSum() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sum
+}
+
+// SetImageSum records it.
+func (p *Program) SetImageSum(sum string) {
+	p.mu.Lock()
+	p.sum = sum
 	p.mu.Unlock()
 }
 

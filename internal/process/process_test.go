@@ -378,3 +378,56 @@ func TestAwaitEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Whatever a program says in whatever order, the daemon takes it or breaks off, and keeps no descriptor that it
+// refused.
+func FuzzReceive(f *testing.F) {
+	var seed []byte
+	for i, m := range []wire.Message{&wire.Alloc{ID: 1, VA: 1 << 36, Size: 2 << 20}, &wire.Free{ID: 1},
+		&wire.Caveat{Code: 1, Count: 1}, &wire.Adopted{},
+		&wire.Frozen{}, &wire.Bye{}} {
+		b, err := wire.Encode(nil, uint64(i), m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append([]byte{byte(len(b)), byte(len(b) >> 8), 1}, b...))
+		seed = append(append(seed, byte(len(b)), byte(len(b)>>8), byte(i)), b...)
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(pipe[0])
+		p := newProgram()
+		s := &session{replies: map[uint64]chan wire.Message{3: make(chan wire.Message, 1)},
+			adopted: make(chan struct{}), done: make(chan struct{})}
+		for len(in) > 3 { // length, length, descriptors, packet
+			n := min(int(in[0])|int(in[1])<<8, len(in)-3)
+			seq, m, err := wire.Decode(in[3 : 3+n])
+			if err == nil {
+				var fds []int
+				for range in[2] % 4 {
+					fd, err := unix.FcntlInt(uintptr(pipe[1]), unix.F_DUPFD_CLOEXEC, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					fds = append(fds, fd)
+				}
+				if err := p.receive(s, seq, m, fds); err != nil {
+					wire.CloseAll(fds) // as Serve does
+					break
+				}
+			}
+			in = in[3+n:]
+		}
+		p.Resident()
+		p.Caveats()
+		p.Drop()
+		unix.Close(pipe[1])
+		if k, err := unix.Read(pipe[0], make([]byte, 1)); k != 0 || err != nil {
+			t.Fatalf("a descriptor is left: %d, %v", k, err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,9 @@ type TapConfig struct {
 	NoCode bool
 	// Patience is how long a piece of work may wait for its answer; then everything runs on and Watcher.Broken is called. 0 = for ever.
 	Patience time.Duration
+	// Most is how many bytes of memory what the program tells may take here; 0 = mostTold. One that tells more is not
+	// followed any more.
+	Most int64
 	// Spin is how long the reader looks for work before it sleeps, while work asks. Waking it costs the program some 50 µs.
 	Spin time.Duration
 }
@@ -74,6 +78,7 @@ type Tap struct {
 	cfg     TapConfig
 	state   *trace.State
 	modules map[uint64]*tap.Module
+	text    int64 // bytes of PTX so far: whoever watches may keep them after the module has gone
 	asks    atomic.Bool
 	end     chan struct{} // closed by Close
 	done    chan struct{} // closed when the reader has ended
@@ -91,6 +96,12 @@ func (p *Program) Tap(ctx context.Context, cfg TapConfig, w Watcher) (*Tap, erro
 	p.mu.Unlock()
 	if s == nil {
 		return nil, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
+	}
+	if why := p.Unfollowed(); why != "" {
+		return nil, fmt.Errorf("process %d: %s", p.id.PID, why)
+	}
+	if cfg.Most == 0 {
+		cfg.Most = mostTold
 	}
 	r, err := tap.New()
 	if err != nil {
@@ -118,6 +129,25 @@ func (p *Program) Tap(ctx context.Context, cfg TapConfig, w Watcher) (*Tap, erro
 	defer cancel()
 	t.Close(late)
 	return nil, err
+}
+
+// mostTold is TapConfig.Most for all who do not say. The largest programs that we know tell some tens of MiB.
+const mostTold = 1 << 30
+
+// errTooMuch says that a program tells more than is kept of one.
+var errTooMuch = errors.New("it has told of more code, kernels, graphs or memory than is kept of one program")
+
+// Unfollowed says why the program is not followed any more (see Tap), or "".
+func (p *Program) Unfollowed() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unfollowed
+}
+
+func (p *Program) unfollow(why string) {
+	p.mu.Lock()
+	p.unfollowed = why
+	p.mu.Unlock()
 }
 
 // Ask says which work asks from now on, wire.Ask…; 0 = none. Given while the program is frozen it counts from Thaw on, so that nothing
@@ -221,6 +251,9 @@ func (t *Tap) broken(err error) {
 	t.mu.RUnlock()
 	ctx, cancel := context.WithTimeout(context.Background(), untapLimit)
 	defer cancel()
+	if errors.Is(err, errTooMuch) {
+		t.p.unfollow("its work is no longer foreseen: " + err.Error())
+	}
 	if first, _ := t.untap(ctx); first { // a program that is gone needs no leave
 		t.w.Broken(err)
 	}
@@ -236,13 +269,30 @@ type tapped struct {
 func (t *tapped) Module(m *tap.Module) error {
 	t.modules[m.ID] = m
 	t.state.Apply(&m.Image)
+	for _, text := range m.PTX {
+		t.text += int64(len(text))
+	}
+	if err := t.room(); err != nil {
+		return err
+	}
 	t.w.Module(m)
+	return nil
+}
+
+// room is an error when the program has told too much.
+func (t *tapped) room() error {
+	if t.state.Kept()+t.text > t.cfg.Most {
+		return fmt.Errorf("%w (%d MiB)", errTooMuch, t.cfg.Most>>20)
+	}
 	return nil
 }
 
 // Record implements tap.Handler.
 func (t *tapped) Record(rec trace.Record, raw []byte) error {
 	t.state.Apply(rec)
+	if err := t.room(); err != nil {
+		return err
+	}
 	w := &Work{t: t.Tap}
 	var flags uint16
 	switch r := rec.(type) {

@@ -321,7 +321,9 @@ func (p *Pool) dropUnused(name string) bool {
 	return unix.Unlinkat(int(p.dir.Fd()), name, 0) == nil
 }
 
-// ReadChunk reads a chunk below the directory chunks of an image into buf. It does not verify it.
+// ReadChunk reads a chunk below the directory chunks of an image into buf. It does not verify it: digests find damage,
+// and are no protection against somebody who chooses what has them. So the file must be of the directory's owner, and
+// nobody else's to write.
 func ReadChunk(chunks *os.File, d digest.Digest, buf []byte) error {
 	if len(buf) != digest.ChunkSize {
 		return fmt.Errorf("chunk %v: buffer of %d bytes", d, len(buf))
@@ -332,6 +334,14 @@ func ReadChunk(chunks *os.File, d digest.Digest, buf []byte) error {
 		return fmt.Errorf("chunk %v: %w", d, err)
 	}
 	defer unix.Close(fd)
+	var dir, st unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(chunks.Fd()), &dir), unix.Fstat(fd, &st)); err != nil {
+		return fmt.Errorf("chunk %v: %w", d, err)
+	}
+	if st.Uid != dir.Uid || st.Mode&0o022 != 0 {
+		return fmt.Errorf("chunk %v belongs to user %d (mode %04o), its directory to %d", d, st.Uid, st.Mode&0o7777,
+			dir.Uid)
+	}
 	for n := 0; n < len(buf); {
 		k, err := unix.Pread(fd, buf[n:], int64(n))
 		if errors.Is(err, unix.EINTR) {

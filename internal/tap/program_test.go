@@ -777,6 +777,40 @@ func (w *watched) value(addr uint64) uint64 {
 	return 0
 }
 
+// A program that tells without end is not followed any more, and runs on.
+func TestToldTooMuch(t *testing.T) {
+	for name, most := range map[string]int64{"at once": 1, "later": 20 << 10} {
+		t.Run(name, func(t *testing.T) {
+			w := hold(t)
+			at := w.p.ok("alloc 64")[0]
+			w.p.ok("stream")
+			w.p.ok("launch %d 1", at)
+			if most == 1 {
+				if _, err := w.held.Tap(t.Context(), process.TapConfig{Most: most}, w); err == nil {
+					t.Error("more than nothing was taken")
+				}
+			} else {
+				w.ask(w.tap(process.TapConfig{Most: most}), wire.AskWrites)
+				for range 400 {
+					w.p.ok("alloc 64")
+				}
+			}
+			if err := next(t, "the end of the tap", w.broken); !strings.Contains(err.Error(),
+				"more code, kernels, graphs or memory") {
+				t.Error(err)
+			}
+			w.p.ok("launch %d 1", at) // nobody answers, and it does not ask
+			if why := w.held.Unfollowed(); !strings.Contains(why, "no longer foreseen") {
+				t.Errorf("%q", why)
+			}
+			if _, err := w.held.Tap(t.Context(), process.TapConfig{}, w); err == nil || !strings.Contains(err.Error(),
+				"no longer foreseen") {
+				t.Errorf("followed again: %v", err)
+			}
+		})
+	}
+}
+
 func TestAsk(t *testing.T) {
 	w := hold(t)
 	p := w.p

@@ -33,7 +33,7 @@ type Handler interface {
 // A Module is code that was loaded.
 type Module struct {
 	trace.Image
-	PTX [][]byte // the text of each of Image.Texts
+	PTX [][]byte // the text of each of Image.Texts; at most maxPTX bytes in all
 	// Err says why its PTX could not be read, although there may be some.
 	Err error
 }
@@ -173,19 +173,32 @@ func open(t *trace.Module, code []byte) *Module {
 				m.Err = errors.Join(m.Err, err)
 				continue
 			}
-			m.add(uint32(e.Arch), bytes.Clone(text))
+			if !m.add(uint32(e.Arch), bytes.Clone(text)) {
+				return m // the rest need not be unpacked
+			}
 		}
 	}
 	return m
 }
 
-func (m *Module) add(arch uint32, text []byte) {
-	if len(m.Texts) == trace.MaxTexts || len(text) > trace.MaxText {
-		m.Err = errors.Join(m.Err, fmt.Errorf("more than %d PTX texts, or more than %d bytes in one", trace.MaxTexts, trace.MaxText))
-		return
+// maxPTX bounds the PTX of one module. It may be compressed, and a few kilobytes stand for the largest text many times
+// over.
+const maxPTX = 2 * trace.MaxText
+
+// add takes a text, if there is room for it.
+func (m *Module) add(arch uint32, text []byte) bool {
+	total := len(text)
+	for _, have := range m.PTX {
+		total += len(have)
+	}
+	if len(m.Texts) == trace.MaxTexts || len(text) > trace.MaxText || total > maxPTX {
+		m.Err = errors.Join(m.Err, fmt.Errorf("more than %d PTX texts, or more than %d bytes in one or %d in all",
+			trace.MaxTexts, trace.MaxText, maxPTX))
+		return false
 	}
 	m.Texts = append(m.Texts, trace.TextRef{Arch: arch, Digest: sha256.Sum256(text)})
 	m.PTX = append(m.PTX, text)
+	return true
 }
 
 // Target is the architecture that the .target directive of a PTX text names, 90 of sm_90a; 0 if it names none.

@@ -12,6 +12,7 @@ type State struct {
 	graphs  map[uint32]*GraphState
 	copied  int     // nodes of graphs that are versions
 	allocs  []Alloc // by address
+	kept    int64   // bytes, roughly, without allocs
 }
 
 // A GraphState is an executable graph: its nodes that are work, in the driver's order.
@@ -20,7 +21,8 @@ type GraphState struct {
 	Work []Record // *Launch, *Copy, *Other
 	Done bool     // all nodes were told
 
-	version bool // a GraphVersion: records of nodes have places in Work
+	version bool  // a GraphVersion: records of nodes have places in Work
+	cost    int64 // in State.kept
 }
 
 // Version reports whether the graph was told by what differs from another: its nodes' records say their places.
@@ -37,22 +39,57 @@ const maxGraphWork = 1 << 20
 // maxCopied bounds what it can do so with versions, whose records are few.
 const maxCopied = 1 << 23
 
+// Kept is how many bytes of memory the state takes, roughly, and not less: what it has from a program that may tell it
+// anything. A version of a graph counts like a copy, because it outlives what it was made from.
+func (s *State) Kept() int64 { return s.kept + int64(len(s.allocs))*costAlloc }
+
+// What records take in memory, less what is of variable length.
+const (
+	costRecord = 256
+	costAlloc  = 64
+)
+
+func costOf(r Record) int64 {
+	switch r := r.(type) {
+	case *Image:
+		return costRecord + 64*int64(len(r.Texts))
+	case *Kernel:
+		return costRecord + 16*int64(len(r.Params)) + int64(len(r.Name))
+	case *Launch:
+		return costRecord + int64(len(r.Params))
+	}
+	return costRecord
+}
+
+// keep counts an object of a map that takes the place of another.
+func keep[K comparable, R Record](s *State, m map[K]R, id K, r R) {
+	if old, ok := m[id]; ok {
+		s.kept -= costOf(old)
+	}
+	m[id] = r
+	s.kept += costOf(r)
+}
+
 // Apply takes note of one record. It keeps the record.
 func (s *State) Apply(r Record) {
 	switch r := r.(type) {
 	case *Image:
-		s.images[r.ID] = r
+		keep(s, s.images, r.ID, r)
 	case *Unload:
-		delete(s.images, r.Module)
+		if old, ok := s.images[r.Module]; ok {
+			s.kept -= costOf(old)
+			delete(s.images, r.Module)
+		}
 	case *Kernel:
-		s.kernels[r.ID] = r
+		keep(s, s.kernels, r.ID, r)
 	case *Alloc:
 		s.alloc(r)
 	case *Free:
 		s.free(r)
 	case *Graph:
 		s.drop(r.ID)
-		s.graphs[r.ID] = &GraphState{Graph: *r}
+		s.graphs[r.ID] = &GraphState{Graph: *r, cost: costRecord}
+		s.kept += costRecord
 	case *GraphVersion:
 		s.graphVersion(r)
 	case *GraphEnd:
@@ -71,15 +108,18 @@ func (s *State) Apply(r Record) {
 }
 
 func (s *State) drop(graph uint32) {
-	if g := s.graphs[graph]; g != nil && g.version {
-		s.copied -= len(g.Work)
+	if g := s.graphs[graph]; g != nil {
+		s.kept -= g.cost
+		if g.version {
+			s.copied -= len(g.Work)
+		}
 	}
 	delete(s.graphs, graph)
 }
 
 // graphVersion begins a version. What it is based on may be the graph that had its number.
 func (s *State) graphVersion(r *GraphVersion) {
-	g := &GraphState{Graph: Graph{Flags: r.Flags, ID: r.ID, Handle: r.Handle}, version: true}
+	g := &GraphState{Graph: Graph{Flags: r.Flags, ID: r.ID, Handle: r.Handle}, version: true, cost: costRecord}
 	base := s.graphs[r.Base]
 	s.drop(r.ID)
 	if base == nil || !base.Done || s.copied+len(base.Work) > maxCopied {
@@ -88,8 +128,10 @@ func (s *State) graphVersion(r *GraphVersion) {
 		g.Flags |= base.Flags & Incomplete
 		g.Nodes, g.Work = base.Nodes, slices.Clone(base.Work)
 		s.copied += len(g.Work)
+		g.cost = base.cost
 	}
 	s.graphs[r.ID] = g
+	s.kept += g.cost
 }
 
 func (s *State) node(flags uint16, graph, place uint32, r Record) {
@@ -101,12 +143,20 @@ func (s *State) node(flags uint16, graph, place uint32, r Record) {
 			g.Flags |= Incomplete
 			return
 		}
+		s.count(g, costOf(r)-costOf(g.Work[place]))
 		g.Work[place] = r
 	case len(g.Work) == maxGraphWork:
 		g.Flags |= Incomplete
 	default:
 		g.Work = append(g.Work, r)
+		s.count(g, costOf(r))
 	}
+}
+
+// count notes by how much a graph has grown.
+func (s *State) count(g *GraphState, bytes int64) {
+	g.cost += bytes
+	s.kept += bytes
 }
 
 // Image is the code of a module that is loaded, or nil.

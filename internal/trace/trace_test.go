@@ -496,3 +496,76 @@ func BenchmarkWriter(b *testing.B) {
 	}
 	b.ReportMetric(float64(w.Bytes())/float64(b.N)/float64(len(all)), "stored/byte")
 }
+
+// What a state keeps is counted: whatever a program tells without end makes it grow, and what is gone is not counted
+// any more.
+func TestKept(t *testing.T) {
+	grows := map[string]func(s *State, i uint32){
+		"images":      func(s *State, i uint32) { s.Apply(&Image{ID: uint64(i), Texts: make([]TextRef, 3)}) },
+		"kernels":     func(s *State, i uint32) { s.Apply(&Kernel{ID: i, Name: "k", Params: make([]Param, 4)}) },
+		"allocations": func(s *State, i uint32) { s.Apply(&Alloc{Addr: uint64(i) << 20, Bytes: 1}) },
+		"graphs":      func(s *State, i uint32) { s.Apply(&Graph{ID: i}) },
+		"nodes": func(s *State, i uint32) {
+			if i == 0 {
+				s.Apply(&Graph{ID: 1})
+			}
+			s.Apply(&Launch{Flags: Node, Cell: 1, Thread: i, Params: make([]byte, 100)})
+		},
+		"versions": func(s *State, i uint32) {
+			if i == 0 {
+				s.Apply(&Graph{ID: 0})
+				s.Apply(&Launch{Flags: Node, Params: make([]byte, 100)})
+				s.Apply(&GraphEnd{ID: 0})
+				return
+			}
+			s.Apply(&GraphVersion{ID: i, Base: 0})
+		},
+	}
+	const n = 1000
+	for name, f := range grows {
+		s := NewState()
+		for i := range uint32(n) {
+			f(s, i)
+		}
+		if s.Kept() < n*costAlloc {
+			t.Errorf("%d %s count as %d bytes", n, name, s.Kept())
+		}
+	}
+	s := NewState()
+	for range 3 {
+		s.Apply(&Image{ID: 1, Texts: make([]TextRef, 3)})
+		s.Apply(&Alloc{Addr: 1, Bytes: 1})
+		s.Apply(&Graph{ID: 1})
+		s.Apply(&Launch{Flags: Node, Cell: 1, Params: make([]byte, 100)})
+		s.Apply(&GraphEnd{ID: 1})
+		s.Apply(&GraphVersion{ID: 2, Base: 1})
+	}
+	s.Apply(&Unload{Module: 1})
+	s.Apply(&Unload{Module: 1})
+	s.Apply(&Free{Addr: 1})
+	s.Apply(&GraphFree{ID: 1})
+	s.Apply(&GraphFree{ID: 2})
+	if s.Kept() != 0 {
+		t.Errorf("nothing is left, which counts as %d bytes", s.Kept())
+	}
+	// Changing one and the same thing for ever takes no more.
+	s.Apply(&Graph{ID: 1})
+	s.Apply(&Launch{Flags: Node, Cell: 1, Params: make([]byte, 100)})
+	s.Apply(&GraphEnd{ID: 1})
+	once := s.Kept()
+	for range n {
+		s.Apply(&GraphVersion{ID: 1, Base: 1})
+		s.Apply(&Launch{Flags: Node, Cell: 1, Params: make([]byte, 100)})
+		s.Apply(&GraphEnd{ID: 1})
+	}
+	if s.Kept() != once {
+		t.Errorf("one graph that changes counts as %d bytes, then as %d", once, s.Kept())
+	}
+	s.Apply(&GraphFree{ID: 1})
+	for range n {
+		s.Apply(&Kernel{ID: 1, Name: "k"})
+	}
+	if s.Kept() != costRecord+1 {
+		t.Errorf("one kernel counts as %d bytes", s.Kept())
+	}
+}

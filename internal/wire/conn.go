@@ -76,6 +76,11 @@ func (c *Conn) Send(seq uint64, m Message, fds ...int) error {
 func (c *Conn) Recv() (seq uint64, m Message, fds []int, err error) {
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(c.in, c.oob)
 	if err != nil {
+		// An empty packet looks like the end of the conversation, and may have brought descriptors all the same.
+		if fds, _ := descriptors(c.oob[:oobn]); len(fds) > 0 {
+			CloseAll(fds)
+			return 0, nil, nil, fmt.Errorf("%w: descriptors in an empty packet", ErrMalformed)
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			return 0, nil, nil, io.EOF
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -198,6 +199,8 @@ func TestConnHostile(t *testing.T) {
 		packet []byte
 		fds    int
 	}{
+		"empty":                {nil, 1},
+		"empty, many":          {nil, MaxFDs + 1},
 		"garbage":              {[]byte("hello, is this a web server?"), 1},
 		"too long":             {make([]byte, MaxPacket+1), 1},
 		"too many descriptors": {good, MaxFDs + 1},
@@ -276,4 +279,62 @@ func TestPageRefuses(t *testing.T) {
 	if got := p.Read().Launches; got != 2 {
 		t.Errorf("launches %d", got)
 	}
+}
+
+// Whatever packets come, with or without descriptors, they are messages or errors, and no descriptor is left behind.
+func FuzzRecv(f *testing.F) {
+	for _, m := range []Message{&Thaw{}, &Alloc{ID: 1, Size: 2 << 20}, &Hello{Proto: Version, Name: "n"}} {
+		b, err := Encode(nil, 1, m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, byte(1))
+	}
+	f.Add([]byte{}, byte(1))
+	f.Add([]byte("x"), byte(MaxFDs+1))
+	f.Fuzz(func(t *testing.T, b []byte, n byte) {
+		if len(b) > MaxPacket+1 {
+			return
+		}
+		s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(s[0])
+		file := os.NewFile(uintptr(s[1]), "peer")
+		c, err := net.FileConn(file)
+		file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := NewConn(c.(*net.UnixConn))
+		defer conn.Close()
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(p[0])
+		fds := make([]int, min(int(n), 32))
+		for i := range fds {
+			fds[i] = p[1]
+		}
+		var oob []byte
+		if len(fds) > 0 {
+			oob = unix.UnixRights(fds...)
+		}
+		err = unix.Sendmsg(s[0], b, oob, nil, 0)
+		unix.Close(p[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, got, err := conn.Recv()
+		if err != nil && len(got) > 0 {
+			t.Fatalf("%d descriptors with %v", len(got), err)
+		}
+		CloseAll(got)
+		// The end of the pipe shows that nobody has its other end any more.
+		if k, err := unix.Read(p[0], make([]byte, 1)); k != 0 || err != nil {
+			t.Fatalf("a descriptor is left (%d, %v) after %v", k, err, got)
+		}
+	})
 }

@@ -151,8 +151,9 @@ type RestoreRequest struct {
 	Dir       string `json:"dir"` // absolute
 	Name      string `json:"name,omitempty"`
 	Detach    bool   `json:"detach"`
-	OnDemand  bool   `json:"on_demand"`  // the program runs before its memory is there
-	ClientPID int    `json:"client_pid"` // whose descriptors 0, 1, 2 the program gets unless detached
+	OnDemand  bool   `json:"on_demand"`       // the program runs before its memory is there
+	ClientPID int    `json:"client_pid"`      // not 0: the program gets the standard streams of who asks
+	Trust     bool   `json:"trust,omitempty"` // although the image belongs to another user
 }
 
 // RestoreResult describes a restored program.
@@ -173,6 +174,7 @@ type RestoreResult struct {
 type RollbackRequest struct {
 	Target string `json:"target"`
 	Dir    string `json:"dir"`
+	Trust  bool   `json:"trust,omitempty"` // although the image belongs to another user
 }
 
 // RollbackResult describes a rollback.

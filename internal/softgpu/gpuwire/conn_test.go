@@ -2,6 +2,7 @@ package gpuwire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -129,6 +130,54 @@ func FuzzBlobs(f *testing.F) {
 		}
 		if !bytes.Equal(back, p) {
 			t.Errorf("%x became %x", p, back)
+		}
+	})
+}
+
+// Whatever a stream brings, it is read as requests and replies or refused, and costs no more than it is long.
+func FuzzStream(f *testing.F) {
+	head := func(first, op, words, fds uint32, payload uint64) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, first)
+		for _, v := range []uint32{op, words, fds} {
+			b = binary.LittleEndian.AppendUint32(b, v)
+		}
+		return binary.LittleEndian.AppendUint64(b, payload)
+	}
+	f.Add(head(Magic, 1, 0, 0, 0), true)
+	f.Add(append(head(Magic, 1, 1, 0, 3), make([]byte, 11)...), true)
+	f.Add(head(0, 1, 0, 0, MaxPayload), false)
+	f.Fuzz(func(t *testing.T, b []byte, requests bool) {
+		if len(b) > 64<<10 {
+			return // what a socket takes without a reader
+		}
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(pair[1]), "peer")
+		u, err := net.FileConn(file)
+		file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewConn(u.(*net.UnixConn))
+		defer c.Close()
+		if _, err := unix.Write(pair[0], b); len(b) > 0 && err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(pair[0])
+		for {
+			if requests {
+				err = c.ReadRequest(new(Request))
+			} else {
+				err = c.ReadReply(new(Reply))
+			}
+			if err != nil {
+				break
+			}
+		}
+		if cap(c.payload) > payloadStep {
+			t.Fatalf("%d bytes made it allocate %d", len(b), cap(c.payload))
 		}
 	})
 }
