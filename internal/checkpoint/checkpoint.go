@@ -267,6 +267,7 @@ type deviceSnapshot struct {
 	snap   *snapshot.Snapshot
 	refs   []allocRef
 	region []*snapshot.Region
+	freed  []int // those whose memory the program has freed before the freeze
 }
 
 type allocRef struct {
@@ -285,8 +286,23 @@ func (c *capture) close() {
 	}
 }
 
-// open imports all memory that no snapshot covers yet and starts snapshots of it, one a device.
-func (c *capture) open() error {
+// importAlloc maps memory of a program. If the program has freed it meanwhile, the error wraps process.ErrFreed.
+func importAlloc(engine *snapshot.Engine, p *process.Program, a *process.Alloc) (*snapshot.Region, error) {
+	f, err := p.Dup(a)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := engine.Import(int(f.Fd()), a.Size)
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.Identity().PID, a.Size, a.VA, err)
+	}
+	return r, nil
+}
+
+// open imports all memory that no snapshot covers yet and starts snapshots of it, one a device. What a running program
+// frees meanwhile is left out; a frozen one frees nothing.
+func (c *capture) open(running bool) error {
 	have := map[allocRef]bool{}
 	for _, d := range c.snaps {
 		for _, r := range d.refs {
@@ -306,16 +322,19 @@ func (c *capture) open() error {
 			if err != nil {
 				return err
 			}
+			r, err := importAlloc(engine, p, a)
+			if running && errors.Is(err, process.ErrFreed) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
 			d := byEngine[engine]
 			if d == nil {
 				d = &deviceSnapshot{engine: engine}
 				byEngine[engine] = d
 				fresh = append(fresh, d)
 				c.snaps = append(c.snaps, d) // so that close finds its regions
-			}
-			r, err := engine.Import(int(a.File.Fd()), a.Size)
-			if err != nil {
-				return fmt.Errorf("process %d: %d bytes at %#x: %w", id.PID, a.Size, a.VA, err)
 			}
 			d.refs = append(d.refs, ref)
 			d.region = append(d.region, r)
@@ -381,7 +400,7 @@ func (c *capture) run(ctx context.Context) error {
 
 // precopy opens the memory and copies what it can while the programs run.
 func (c *capture) precopy(ctx context.Context) error {
-	if err := c.t.do("open", c.open); err != nil {
+	if err := c.t.do("open", func() error { return c.open(true) }); err != nil {
 		return err
 	}
 	return c.t.do("precopy", func() error {
@@ -393,7 +412,8 @@ func (c *capture) precopy(ctx context.Context) error {
 func (c *capture) captureFrozen(ctx context.Context) error {
 	start := time.Now()
 	defer func() { c.res.DataStall = time.Since(start) }()
-	if err := c.t.do("import", c.open); err != nil { // what was allocated since
+	c.leaveFreed()
+	if err := c.t.do("import", func() error { return c.open(false) }); err != nil { // what was allocated since
 		return err
 	}
 	if err := c.t.do("capture", func() error {
@@ -404,7 +424,38 @@ func (c *capture) captureFrozen(ctx context.Context) error {
 	return c.describe()
 }
 
+// leaveFreed takes out of the snapshots what the programs have freed since they began. Our mappings have kept that memory
+// alive, but nothing else has it any more, and its addresses may be others' by now.
+func (c *capture) leaveFreed() {
+	held := map[allocRef]bool{}
+	for i, p := range c.programs {
+		for _, a := range p.Allocs() {
+			held[allocRef{i, a}] = true
+		}
+	}
+	for _, d := range c.snaps {
+		for i, ref := range d.refs {
+			if !held[ref] {
+				d.snap.Leave(i)
+				d.freed = append(d.freed, i)
+			}
+		}
+	}
+}
+
+// dropFreed lets go of that memory, which the running program may want to allocate again.
+func (c *capture) dropFreed() {
+	for _, d := range c.snaps {
+		for _, i := range d.freed {
+			if err := d.region[i].Close(); err != nil {
+				c.env.Log.Warn("memory that a program has freed stays in use until the checkpoint ends", "err", err)
+			}
+		}
+	}
+}
+
 func (c *capture) drain(ctx context.Context) error {
+	c.dropFreed()
 	return c.t.do("drain", func() error {
 		return each(c.snaps, func(d *deviceSnapshot) error { return c.explain(d, d.snap.Drain(ctx, c.w)) })
 	})

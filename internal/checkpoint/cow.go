@@ -90,7 +90,9 @@ func (c *capture) arm(ctx context.Context, program int) error {
 	where := map[place]regionOf[*deviceSnapshot]{}
 	for _, d := range c.snaps {
 		for i, ref := range d.refs {
-			where[place{ref.program, ref.alloc.ID}] = regionOf[*deviceSnapshot]{d, i}
+			if !slices.Contains(d.freed, i) {
+				where[place{ref.program, ref.alloc.ID}] = regionOf[*deviceSnapshot]{d, i}
+			}
 		}
 	}
 	w := c.watches[program]

@@ -227,7 +227,9 @@ func (r *restoration) memory() error {
 			continue
 		}
 		for _, a := range old.Take() {
-			left[i][a.ID] = a
+			if a.File != nil { // it was not suspended when it died
+				left[i][a.ID] = a
+			}
 		}
 	}
 	defer func() {
@@ -254,7 +256,7 @@ func (r *restoration) memory() error {
 		if w := left[mr.Program][mr.ID]; w != nil && w.Size == mr.Size && w.Device == mr.Device {
 			delete(left[mr.Program], mr.ID)
 			a.File = w.File
-			region, err = engine.Import(int(a.File.Fd()), a.Size)
+			region, err = engine.Import(int(a.File.Fd()), a.Size) // nobody else has it
 			d.warm = true
 		} else {
 			var fd int

@@ -106,9 +106,9 @@ func (e *Env) match(programs []*process.Program, m *image.Manifest, res *Rollbac
 		}
 		d := fillOf(&fills, engine)
 		d.warm = true
-		r, err := engine.Import(int(a.File.Fd()), a.Size)
+		r, err := importAlloc(engine, p, a)
 		if err != nil {
-			return fills, fmt.Errorf("process %d: %d bytes at %#x: %w", id.PID, a.Size, a.VA, err)
+			return fills, err
 		}
 		d.regions = append(d.regions, r)
 		d.digests = append(d.digests, mr.Digests)

@@ -359,17 +359,27 @@ func (k *Client) Put(key string, record any, files map[uint64]*os.File) error {
 	if err := send(k.c, message{Op: "put", Key: key}, nil); err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}
-	ids, fds := []uint64{recordID}, []int{rec}
+	if err := send(k.c, message{Op: "fds", Key: key, IDs: []uint64{recordID}}, []int{rec}); err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
+	var ids []uint64
+	var fds []int // copies, because a file may be closed meanwhile, and its number be another's
+	defer func() { closeAll(fds) }()
 	flush := func() error {
 		if len(ids) == 0 {
 			return nil
 		}
 		err := send(k.c, message{Op: "fds", Key: key, IDs: ids}, fds)
+		closeAll(fds)
 		ids, fds = ids[:0], fds[:0]
 		return err
 	}
 	for id, f := range files {
-		ids, fds = append(ids, id), append(fds, int(f.Fd()))
+		fd, err := dup(f)
+		if err != nil {
+			return fmt.Errorf("keeper: descriptor of allocation %d: %w", id, err)
+		}
+		ids, fds = append(ids, id), append(fds, fd)
 		if len(ids) == maxFDs {
 			if err := flush(); err != nil {
 				return fmt.Errorf("keeper: %w", err)
@@ -381,6 +391,16 @@ func (k *Client) Put(key string, record any, files map[uint64]*os.File) error {
 	}
 	_, err = k.ask(message{Op: "commit", Key: key})
 	return err
+}
+
+// dup returns a copy of f's descriptor. It fails if f is closed before, and holds a close that comes meanwhile.
+func dup(f *os.File) (fd int, err error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	cerr := rc.Control(func(n uintptr) { fd, err = unix.FcntlInt(n, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(cerr, err)
 }
 
 // Get returns copies of what is kept under key; the caller closes them.

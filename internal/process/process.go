@@ -33,8 +33,12 @@ const SignalWake = unix.Signal(64 - wire.SignalOffset)
 // ErrGone is wrapped by every error of a program that has ended or closed its conversation.
 var ErrGone = errors.New("the program is gone")
 
+// ErrFreed is wrapped by the error for memory that the program has freed meanwhile, or that was taken off the GPU.
+var ErrFreed = errors.New("the memory is not held any more")
+
 // An Alloc is physical device memory of a program. File is the descriptor that the
-// program exported; it is what keeps the memory alive here.
+// program exported; it is what keeps the memory alive here. It is closed as soon as the program frees the memory: whoever uses
+// it, and does not own the Alloc, takes a copy with [Program.Dup].
 type Alloc struct {
 	ID     uint64
 	VA     uint64
@@ -188,6 +192,10 @@ func (p *Program) Missing() uint64 {
 func (p *Program) Allocs() []*Alloc {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.allocsLocked()
+}
+
+func (p *Program) allocsLocked() []*Alloc {
 	list := make([]*Alloc, 0, len(p.allocs))
 	for _, a := range p.allocs {
 		list = append(list, a)
@@ -270,11 +278,33 @@ func (p *Program) SetFile(id uint64, f *os.File) {
 	p.allocs[id] = &a
 }
 
-// Take gives all memory away to the caller.
-func (p *Program) Take() []*Alloc {
-	list := p.Allocs()
+// Dup returns a descriptor of a's memory, which the caller closes. a is one of Allocs; if it is freed meanwhile, the
+// error wraps ErrFreed. The number of a descriptor that is closed soon is another file's, so it is never used without the lock.
+func (p *Program) Dup(a *Alloc) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.allocs[a.ID] != a {
+		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.id.PID, a.Size, a.VA, ErrFreed)
+	}
+	return p.dupLocked(a)
+}
+
+func (p *Program) dupLocked(a *Alloc) (*os.File, error) {
+	if a.File == nil {
+		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.id.PID, a.Size, a.VA, ErrFreed)
+	}
+	fd, err := unix.FcntlInt(a.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.id.PID, a.Size, a.VA, os.NewSyscallError("dup", err))
+	}
+	return os.NewFile(uintptr(fd), a.File.Name()), nil
+}
+
+// Take gives all memory away to the caller.
+func (p *Program) Take() []*Alloc {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.allocsLocked()
 	clear(p.allocs)
 	return list
 }
@@ -401,13 +431,13 @@ func (p *Program) Serve(room func(*Program, *wire.Room) uint64) error {
 func (p *Program) share(s *session, m *wire.Share) error {
 	var fds []int
 	p.mu.Lock()
-	if a := p.allocs[m.Alloc]; a != nil && a.File != nil {
-		if fd, err := unix.FcntlInt(a.File.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-			fds = append(fds, fd) // a's may be closed at any time
+	if a := p.allocs[m.Alloc]; a != nil {
+		if f, err := p.dupLocked(a); err == nil {
+			defer f.Close()
+			fds = append(fds, int(f.Fd()))
 		}
 	}
 	p.mu.Unlock()
-	defer wire.CloseAll(fds)
 	return s.conn.Send(0, &wire.Shared{ID: m.ID}, fds...)
 }
 
@@ -663,8 +693,7 @@ func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
 		return wire.Mapped{}, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}
 	for _, a := range list {
-		m := &wire.Map{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}
-		if err := s.conn.Send(0, m, int(a.File.Fd())); err != nil {
+		if err := p.giveBack(s, a); err != nil {
 			return wire.Mapped{}, fmt.Errorf("give back %d bytes at %#x: %w", a.Size, a.VA, err)
 		}
 	}
@@ -680,6 +709,16 @@ func (p *Program) Remap(ctx context.Context) (wire.Mapped, error) {
 	s.resume = false
 	p.mu.Unlock()
 	return *m, nil
+}
+
+// giveBack sends one allocation with its memory.
+func (p *Program) giveBack(s *session, a *Alloc) error {
+	f, err := p.Dup(a)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return s.conn.Send(0, &wire.Map{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}, int(f.Fd()))
 }
 
 // Detach ends the conversation for good: the program runs on unheld.

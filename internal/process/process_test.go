@@ -218,6 +218,45 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// A copy of a descriptor is of that memory or of none: not of what has its number now, or its ID.
+func TestDup(t *testing.T) {
+	p := newProgram()
+	s, _ := talk(t, p, 0)
+	announce := func(id uint64) int {
+		fd := memfd(t, 2<<20, false)
+		s.send(0, &wire.Alloc{ID: id, Size: 2 << 20}, fd)
+		return fd
+	}
+	heard := func() {
+		t.Helper()
+		s.send(0, &wire.Share{})
+		s.expect(wire.TypeShared)
+	}
+	memory := announce(7)
+	heard()
+	a := p.Allocs()[0]
+	f, err := p.Dup(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var want, got unix.Stat_t
+	if unix.Fstat(memory, &want) != nil || unix.Fstat(int(f.Fd()), &got) != nil || got.Ino != want.Ino {
+		t.Errorf("a copy of file %d, want %d", got.Ino, want.Ino)
+	}
+	s.send(0, &wire.Free{ID: 7})
+	announce(8)
+	announce(7)
+	heard()
+	if f, err := p.Dup(a); !errors.Is(err, ErrFreed) {
+		t.Errorf("a copy of memory that was freed: %v, %v", f, err)
+	}
+	p.CloseFiles()
+	if f, err := p.Dup(p.Allocs()[0]); !errors.Is(err, ErrFreed) {
+		t.Errorf("a copy of memory that is off the GPU: %v, %v", f, err)
+	}
+}
+
 func TestRefusalAndEnd(t *testing.T) {
 	p := newProgram()
 	s, _ := talk(t, p, 0)

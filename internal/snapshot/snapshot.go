@@ -52,6 +52,7 @@ type Snapshot struct {
 	staged  map[Digest]int // slot by digest, as a hint: the slot's own digest decides
 	home    []int          // of each chunk: the slot that holds its content, -1 for none
 	hot     []bool         // of each chunk: changed while Precopy watched
+	left    []bool         // of each chunk: Leave takes it out
 	final   []Digest       // of each chunk, by Capture
 
 	cow *cow // mode Cow, by Capture
@@ -89,6 +90,7 @@ func (e *Engine) Begin(regions []*Region, opts Options) *Snapshot {
 	n := len(s.table.addr)
 	s.home = slices.Repeat([]int{-1}, n)
 	s.hot = make([]bool, n)
+	s.left = make([]bool, n)
 	s.stats.Mode = opts.Mode
 	s.stats.Why = "asked for"
 	s.stats.Chunks = n
@@ -363,6 +365,23 @@ func (s *Snapshot) drainLive(ctx context.Context, sink Sink, chunks []int) error
 	return s.drain(ctx, sink, "precopy", items)
 }
 
+// Leave takes region i out of the state that Capture will take: the program has freed it. Its copies are given up, its digests
+// are those of zeros, and after Capture it may be closed.
+func (s *Snapshot) Leave(i int) {
+	for c := s.table.first[i]; c < s.table.first[i+1]; c++ {
+		if s.left[c] {
+			continue
+		}
+		s.left[c] = true
+		s.stats.Chunks--
+		s.stats.Bytes -= ChunkSize
+		if h := s.home[c]; h >= 0 {
+			s.slots[h].refs--
+			s.home[c] = -1
+		}
+	}
+}
+
 // Capture digests all chunks of the frozen program and takes again what changed since Precopy. Without Precopy it
 // takes everything. When it returns nil the program may run: Digests is final, and each content is in the sink or in
 // staging memory.
@@ -423,9 +442,12 @@ func (s *Snapshot) digestFrozen(ctx context.Context) error {
 	s.final = make([]Digest, len(s.home))
 	var hot, rest []int
 	for i := range s.final {
-		if s.hot[i] && s.home[i] >= 0 && s.slots[s.home[i]].refs == 1 {
+		switch {
+		case s.left[i]:
+			s.final[i] = ZeroDigest
+		case s.hot[i] && s.home[i] >= 0 && s.slots[s.home[i]].refs == 1:
 			hot = append(hot, i)
-		} else {
+		default:
 			rest = append(rest, i)
 		}
 	}
@@ -461,6 +483,9 @@ func (s *Snapshot) digestFrozen(ctx context.Context) error {
 func (s *Snapshot) plan() (missing, same []int) {
 	var changed []int
 	for i, d := range s.final {
+		if s.left[i] {
+			continue
+		}
 		if d.IsZero() {
 			s.stats.Zero++
 		}
