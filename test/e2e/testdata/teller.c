@@ -17,6 +17,7 @@
  *     TAG scatter INDEX      TAG ok WRITES        (the same, to where the table says)
  *     TAG shuffle INDEX      TAG ok WRITES        (the same, and the table changes before every write)
  *     TAG whole INDEX        TAG ok WRITES        (how many writes of those it has), or TAG error torn
+ *     TAG churn N            TAG ok ROUNDS        (until the next command: frees and allocates N blocks of 2 MiB in turn)
  *     TAG managed            TAG ok, or TAG error N
  *     TAG exit STATUS        ends
  */
@@ -169,6 +170,30 @@ static long whole(int i)
 	return last;
 }
 
+/* Their contents say which they are; a block that has another's is an error. */
+static unsigned churn(unsigned blocks)
+{
+	struct pollfd next = {.fd = commands, .events = POLLIN};
+	CUdeviceptr at[MOST] = {0};
+	unsigned n = 0, has;
+	for (; n < 2 * blocks || poll(&next, 1, 0) == 0; n++) {
+		CUdeviceptr *p = &at[n % blocks];
+		if (*p) {
+			CU(cuMemcpyDtoH(&has, *p, sizeof has));
+			if (has != n - blocks + 1) {
+				fprintf(stderr, "teller: block %u holds %u, want %u\n", n % blocks, has, n - blocks + 1);
+				exit(1);
+			}
+			CU(cuMemFree(*p));
+		}
+		CU(cuMemAlloc(p, STRIDE));
+		CU(cuMemsetD32(*p, n + 1, STRIDE / 4));
+	}
+	for (unsigned i = 0; i < blocks; i++)
+		CU(cuMemFree(at[i]));
+	return n;
+}
+
 static void obey(char *line)
 {
 	char tag[32], verb[32];
@@ -247,6 +272,8 @@ static void obey(char *line)
 		answer("%s ok %u\n", tag, n);
 	} else if (!strcmp(verb, "stir") || !strcmp(verb, "hide")) {
 		answer("%s ok %u\n", tag, stir((int)a, verb[0] == 'h'));
+	} else if (!strcmp(verb, "churn") && a > 0 && a <= MOST) {
+		answer("%s ok %u\n", tag, churn((unsigned)a));
 	} else if (!strcmp(verb, "table")) {
 		tabulate((int)a);
 		answer("%s ok\n", tag);
