@@ -35,6 +35,9 @@ var targetOnce = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// patience bounds every wait of a test: it is reached only when something is broken.
+const patience = time.Minute
+
 // foreignSession says that the session's leader being outside of the PID namespace is what is tested.
 const foreignSession = "HOLDFAST_TEST_FOREIGN_SESSION"
 
@@ -133,7 +136,7 @@ func (tg *target) read(r *os.File) {
 // tick waits for the next line of the main process and returns its number and memory sum.
 func (tg *target) tick() (n, sum uint64) {
 	tg.t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case l, ok := <-tg.lines:
@@ -149,7 +152,7 @@ func (tg *target) tick() (n, sum uint64) {
 				return n, sum
 			}
 		case <-timeout:
-			tg.t.Fatal("no tick within 10 s")
+			tg.t.Fatalf("no tick within %v", patience)
 		}
 	}
 }
@@ -432,7 +435,7 @@ func size(t *testing.T, path string) int64 {
 // grown waits until a log has become longer, or was written to anew after a restore rewound the writer.
 func grown(t *testing.T, path string, than int64) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); size(t, path) <= than; {
+	for deadline := time.Now().Add(patience); size(t, path) <= than; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not grow", path)
 		}
