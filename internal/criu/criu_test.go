@@ -399,7 +399,7 @@ func TestStdio(t *testing.T) {
 				if out != nil && from != "file" && from != "null" {
 					// What it prints arrives: its own ticks, the child's, and those of the duplicate.
 					want := map[string]bool{"tick": true, "child": true, "dup": true}
-					for deadline := time.Now().Add(10 * time.Second); len(want) > 0; {
+					for deadline := time.Now().Add(patience); len(want) > 0; {
 						b := make([]byte, 4096)
 						n, err := out.Read(b)
 						if n == 0 && time.Now().After(deadline) {
