@@ -21,7 +21,10 @@ import (
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
+
+// inTime is how long a freeze may take that must succeed, in milliseconds.
+const inTime = uint32(patience / time.Millisecond)
 
 // builtEnv names a directory with everything that built makes, for machines without a compiler.
 const builtEnv = "HOLDFAST_TEST_BUILT"
@@ -384,7 +387,7 @@ func must[T wire.Message](t testing.TB, m wire.Message) T {
 // release freezes and lets go, up to the end of the conversation.
 func (h *held) release() {
 	h.t.Helper()
-	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	r := must[*wire.Released](h.t, h.ask(&wire.Release{}))
 	if r.Count != uint64(len(h.allocs)) {
 		h.t.Fatalf("%d allocations released of %d", r.Count, len(h.allocs))
