@@ -4,8 +4,8 @@
 # make lint    formatting, vet, staticcheck, generated files
 # make bench   figures
 # make soak    long fault injection
-# make flake   every test N times while all cores are busy, what failed how often (N=20; PKG='./internal/shim …' for some packages);
-#              before a change of what waits, locks or ends processes is merged it says: nothing failed
+# make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./internal/shim …'
+#              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
 # make install PREFIX=/usr/local
 #
 # demo and test install what they miss on a Debian-like machine (scripts/setup.sh).

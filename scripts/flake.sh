@@ -8,12 +8,14 @@
 #     -r  run only these tests, as go test -run
 #     -t  time limit of a round (10m)
 #
-# Packages are those of go list; none: all that have tests. Test programs are compiled once, so a round costs what the tests cost. The
-# output of each round that fails stays in build/flake/, with the table. The status is 1 if anything failed, also once.
+# Packages are those of go list; none: all that have tests. Test programs are compiled once, so a round costs what
+# the tests cost. The output of each round that fails stays in build/flake/, with the table. The status is 1 if
+# anything failed, also once.
 #
-# A test that fails once in twenty rounds here fails in one of two runs of the whole suite on somebody's busy machine. Its cause is
-# nearly always a wait on a clock: wait for the event instead.
+# A test that fails once in twenty rounds here fails in one of two runs of the whole suite on somebody's busy
+# machine. Its cause is nearly always a wait on a clock: wait for the event instead.
 set -euo pipefail
+{ # read to the end before it runs, so that it can be edited meanwhile
 cd "$(dirname "$0")/.."
 go=${GO:-go} rounds=20 busy=$(($(nproc) + 1)) only= limit=10m
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -44,11 +46,12 @@ trap 'exit 130' INT TERM
 
 # Each package's directory, import path and test program.
 list=()
+format='{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}'
 while read -r dir path; do
 	bin=$out/bin/${path//\//_}
 	"$go" test -c -o "$bin" "$path"
 	[ ! -x "$bin" ] || list+=("$dir $path $bin")
-done < <("$go" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}' "${@:-./...}" | sed '/^$/d')
+done < <("$go" list -f "$format" "${@:-./...}" | sed '/^$/d')
 [ ${#list[@]} -gt 0 ] || { echo 'flake: no tests there' >&2; exit 2; }
 
 for ((i = 0; i < busy; i++)); do
@@ -77,8 +80,8 @@ for ((round = 1; round <= rounds; round++)); do
 			continue
 		fi
 		# The innermost tests that failed; none where the process ended by itself.
-		names=$(sed -nE 's/^ *--- FAIL: ([^ ]+) .*/\1/p' "$log" | sort -u | awk '{ a[NR] = $0 }
-			END { for (i = 1; i <= NR; i++) { inner = 0; for (j = 1; j <= NR; j++) if (index(a[j], a[i] "/") == 1) inner = 1; if (!inner) print a[i] } }')
+		names=$(sed -nE 's/^ *--- FAIL: ([^ ]+) .*/\1/p' "$log" | LC_ALL=C sort -u |
+			awk 'NR > 1 && index($0, last "/") != 1 { print last } { last = $0 } END { if (NR) print last }')
 		if [ -z "$names" ]; then # a panic, a timeout: what ran then
 			names=$(awk '/^=== RUN/ { run = $3 } END { print "(ended with '"$status"', last " run ")" }' "$log")
 		fi
@@ -88,7 +91,8 @@ for ((round = 1; round <= rounds; round++)); do
 done
 
 {
-	printf '%s rounds beside %s busy loops on %s cores, %s packages, %s\n' "$rounds" "$busy" "$(nproc)" "${#list[@]}" "$(git rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
+	printf '%s rounds beside %s busy loops on %s cores, ' "$rounds" "$busy" "$(nproc)"
+	printf '%s packages, %s\n' "${#list[@]}" "$(git rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
 	if [ ${#failed[@]} = 0 ]; then
 		echo 'nothing failed'
 	else
@@ -96,3 +100,5 @@ done
 	fi
 } | tee "$out/table.txt"
 [ ${#failed[@]} = 0 ]
+exit
+}

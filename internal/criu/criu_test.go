@@ -622,7 +622,8 @@ func TestExplain(t *testing.T) {
 	refusal := func(fd int) string {
 		return fmt.Sprintf("(00.2) Error (criu/files-ext.c:94): Can't dump file %d of that type [20600] (chr 195:255)\n", fd)
 	}
-	zero, null := fmt.Sprintf("descriptor %d (/dev/zero): a file of a kind", fds[0]), fmt.Sprintf("descriptor %d (/dev/null): a file of a kind", fds[1])
+	zero := fmt.Sprintf("descriptor %d (/dev/zero): a file of a kind", fds[0])
+	null := fmt.Sprintf("descriptor %d (/dev/null): a file of a kind", fds[1])
 	const gone = "process 4194305 () descriptor 3: a file of a kind"
 	for _, test := range []struct{ name, log, want string }{
 		{"named", at(fds[0]) + refusal(fds[0]), zero},
@@ -630,9 +631,12 @@ func TestExplain(t *testing.T) {
 		{"of another number", at(fds[0]) + refusal(fds[1]), null},
 		{"without a line of its own", refusal(fds[1]), null},
 		{"of a process that is gone", "(00.1) 4194305 fdinfo 3: pos: 0 flags: 2/0\n" + refusal(3), gone},
-		{"sockets", at(fds[0]) + "(00.2) Error (criu/sockets.c:767): sockets: BUG! Unknown socket collected (family 40)\n", "a socket of family 40"},
-		{"nothing known", "(00.2) Error (criu/pie/parasite.c:588): send_fds failed (-22)\n", "a descriptor of a kind that cannot be dumped"},
-		{"a mapping that is gone", "(00.2) Error (criu/cr-dump.c:1): Can't handle non-regular mapping on 4194305's map 7f00\n", "process 4194305: mapping at 0x7f00"},
+		{"sockets", at(fds[0]) + "(00.2) Error (criu/sockets.c:767): sockets: BUG! Unknown socket collected (family 40)\n",
+			"a socket of family 40"},
+		{"nothing known", "(00.2) Error (criu/pie/parasite.c:588): send_fds failed (-22)\n",
+			"a descriptor of a kind that cannot be dumped"},
+		{"a mapping that is gone", "(00.2) Error (criu/x.c:1): Can't handle non-regular mapping on 4194305's map 7f00\n",
+			"process 4194305: mapping at 0x7f00"},
 		{"not known", at(fds[0]) + "(00.2) Error (criu/x.c:1): who knows\n", fmt.Sprintf("who knows (at process %d", pid)},
 	} {
 		reason, remedy := explain(test.log, []int{pid}, errors.New("exit status 1"))

@@ -37,7 +37,8 @@ var refusals = []refusal{
 	{`Can't dump file (\d+) of that type`, "{refused $1}", ""},
 	{`pidfd: pidfd pid \d+ is not a part of process tree`, "{refused}", ""},
 	{`send_fds failed`, "{refused anon_inode:[io_uring]}", ""}, // which the kernel does not pass over a socket
-	{`Unknown socket collected \(family (\d+)\)`, "{fd}: a socket of family $1, which cannot be dumped", "close it before"},
+	{`Unknown socket collected \(family (\d+)\)`, "{fd}: a socket of family $1, which cannot be dumped",
+		"close it before"},
 	{`Unknown eventpoll|anon_inode|Unsupported file type|unsupported file`, "{refused}", ""},
 	{`Unable to detach|ptrace.*Operation not permitted|Can't seize|Unable to attach`, "$0", "is the process traced, or is ptrace forbidden here?"},
 	{`File /?(.*) has bad size (\d+) \(expect (\d+)\)`, "/$1 has changed since the dump ($2 bytes, was $3)", "put the file back as it was"},
@@ -115,8 +116,8 @@ func logErrors(log string) (errs []logError, at *descriptor) {
 	return errs, at
 }
 
-// special expands the reasons that come with a remedy of their own: {map PID ADDRESS}, {refused} for the descriptor at which CRIU
-// was, {refused FD} for that one of the same process, {refused LINK…} for those of the tree.
+// special expands the reasons that come with a remedy of their own: {map PID ADDRESS}, {refused} for the descriptor
+// at which CRIU was, {refused FD} for that one of the same process, {refused LINK…} for those of the tree.
 func special(s string, at *descriptor, pids []int) (reason, remedy string, ok bool) {
 	verb, arg, _ := strings.Cut(strings.TrimSuffix(s, "}"), " ")
 	switch verb {

@@ -23,12 +23,14 @@ const (
 
 const pidfdLink = "anon_inode:[pidfd]" // those of the tree are dumped
 
-// kinds is searched from the top. What CUDA itself has open is away by the time of a dump: what is left of NVIDIA's was opened beside it.
+// kinds is searched from the top. What CUDA itself has open is away by the time of a dump: what is left of NVIDIA's
+// was opened beside it.
 var kinds = []kind{
 	{"/dev/nvidia-caps", "a capability of NVIDIA's driver", "NVML or NCCL (MIG, fabric)", closeNVML},
 	{"/dev/nvidiactl", "NVIDIA's driver, not through CUDA", "NVML or NCCL, sometimes graphics", closeNVML},
 	{"/dev/nvidia-modeset", "NVIDIA's display driver", "graphics (EGL, Vulkan)", closeIt},
-	{"/dev/nvidia-uvm", "NVIDIA's unified memory", "a CUDA context that was not taken down", "hold every process of the program that uses CUDA"},
+	{"/dev/nvidia-uvm", "NVIDIA's unified memory", "a CUDA context that was not taken down",
+		"hold every process of the program that uses CUDA"},
 	{"/dev/nvidia-nvswitch", "an NVSwitch", "a fabric manager", closeIt},
 	{"/dev/nvidia", "a GPU, not through CUDA", "NVML or NCCL, sometimes graphics", closeNVML},
 	{"/dev/dri/", "a graphics card", "EGL, Vulkan or video decoding", "start the program without graphics"},
@@ -80,8 +82,9 @@ func (d descriptor) named() string {
 	return fmt.Sprintf("%s (%s)", d, d.link)
 }
 
-// refused names descriptors that cannot be dumped, and says what to do about the first. at is the one at which CRIU stopped, nil
-// if its log does not say; more of the kinds that are known follow, so that not every attempt finds just one.
+// refused names descriptors that cannot be dumped, and says what to do about the first. at is the one at which CRIU
+// stopped, nil if its log does not say; more of the kinds that are known follow, so that not every attempt finds
+// just one.
 func refused(at *descriptor, pids []int, prefix string) (reason, remedy string) {
 	var list []descriptor
 	if at != nil {

@@ -50,8 +50,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// A daemon does not end under a request, however long that takes. Time is the test's own: on a busy machine a sleep could outlast the
-// time after which the daemon ends.
+// A daemon does not end under a request, however long that takes. Time is the test's own: on a busy machine a sleep
+// could outlast the time after which the daemon ends.
 func TestIdleWithRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Daemon{cfg: Config{Idle: time.Minute}, activity: make(chan struct{}, 1)}

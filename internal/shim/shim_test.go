@@ -496,7 +496,8 @@ func TestCalm(t *testing.T) {
 	p.ok("busy 1")
 	p.ok("waits %d", a)
 	h.seq++
-	if err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: inTime})); err != nil {
+	err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: inTime}))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {

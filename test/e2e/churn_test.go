@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A program that frees and allocates without pause can be checkpointed at any moment, its memory alone and as a whole, and
-// each block keeps what it holds.
+// A program that frees and allocates without pause can be checkpointed at any moment, its memory alone and as a
+// whole, and each block keeps what it holds.
 func TestCheckpointBesideFrees(t *testing.T) {
 	s := newSite(t)
 	r := s.teller("churn")
