@@ -6,7 +6,7 @@
 #     -n  rounds of each package (20)
 #     -b  busy loops beside the tests (as many as there are cores, and one more)
 #     -r  run only these tests, as go test -run
-#     -t  time limit of a round (10m)
+#     -t  time limit of a round (30m)
 #
 # Packages are those of go list; none: all that have tests. Test programs are compiled once, so a round costs what
 # the tests cost. The output of each round that fails stays in build/flake/, with the table. The status is 1 if
@@ -17,7 +17,7 @@
 set -euo pipefail
 { # read to the end before it runs, so that it can be edited meanwhile
 cd "$(dirname "$0")/.."
-go=${GO:-go} rounds=20 busy=$(($(nproc) + 1)) only= limit=10m
+go=${GO:-go} rounds=20 busy=$(($(nproc) + 1)) only= limit=30m
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 while getopts n:b:r:t: o; do
 	case $o in
