@@ -4,6 +4,8 @@
 # make lint    formatting, vet, staticcheck, generated files
 # make bench   figures
 # make soak    long fault injection
+# make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./internal/shim …'
+#              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
 # make install PREFIX=/usr/local
 #
 # demo and test install what they miss on a Debian-like machine (scripts/setup.sh).
@@ -34,7 +36,7 @@ SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.map shim/*.sh)
 # Packages that are pure enough for the race detector to be worth its time.
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
-.PHONY: build install demo test lint bench soak clean generate fuzz-smoke setup examples criu e2e race unit
+.PHONY: build install demo test lint bench soak flake clean generate fuzz-smoke setup examples criu e2e race unit
 
 build: bin/holdfast
 
@@ -105,6 +107,13 @@ bench: build examples
 
 soak: build examples criu
 	HOLDFAST_E2E=required HOLDFAST_SOAK=1 $(GO) test -timeout 12h -v -run 'Fault' ./test/e2e
+
+N   ?= 20
+PKG ?= ./...
+
+# Failures and the table stay in build/flake. scripts/flake.sh has more options.
+flake: setup build examples criu
+	@GO='$(GO)' HOLDFAST_E2E=required bash scripts/flake.sh -n '$(N)' $(PKG)
 
 clean:
 	rm -rf bin build libexec $(LIBS)

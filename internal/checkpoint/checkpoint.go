@@ -321,8 +321,8 @@ func importAlloc(engine *snapshot.Engine, p *process.Program, a *process.Alloc) 
 	return r, nil
 }
 
-// open imports all memory that no snapshot covers yet and starts snapshots of it, one a device. What a running program
-// frees meanwhile is left out; a frozen one frees nothing.
+// open imports all memory that no snapshot covers yet and starts snapshots of it, one a device. What a running
+// program frees meanwhile is left out; a frozen one frees nothing.
 func (c *capture) open(running bool) error {
 	have := map[allocRef]bool{}
 	for _, d := range c.snaps {
@@ -452,8 +452,8 @@ func (c *capture) captureFrozen(ctx context.Context) error {
 	return c.describe()
 }
 
-// leaveFreed takes out of the snapshots what the programs have freed since they began. Our mappings have kept that memory
-// alive, but nothing else has it any more, and its addresses may be others' by now.
+// leaveFreed takes out of the snapshots what the programs have freed since they began. Our mappings have kept that
+// memory alive, but nothing else has it any more, and its addresses may be others' by now.
 func (c *capture) leaveFreed() {
 	held := map[allocRef]bool{}
 	for i, p := range c.programs {

@@ -29,10 +29,11 @@ type oneGPU struct {
 
 func (g oneGPU) Driver(uint32) (cuda.Driver, error)                { return g.drv, nil }
 func (g oneGPU) Engine(uint32, [16]byte) (*snapshot.Engine, error) { return g.e, nil }
-func (g oneGPU) environment() *Env                                 { return &Env{GPUs: g, Log: slog.New(slog.DiscardHandler)} }
+
 func (g oneGPU) checkpoint(t *testing.T, h *held, o Options) (*Result, error) {
 	o.GPUOnly, o.LeaveRunning = true, true
-	return g.environment().Checkpoint(t.Context(), []*process.Program{h.p}, o)
+	env := &Env{GPUs: g, Log: slog.New(slog.DiscardHandler)}
+	return env.Checkpoint(t.Context(), []*process.Program{h.p}, o)
 }
 
 func newGPU(t *testing.T, chunks uint64) oneGPU {
@@ -73,7 +74,8 @@ func newHeld(t *testing.T, g oneGPU) *held {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	h := &held{t: t, g: g, memory: map[uint64]*cudatest.Memory{}, shared: make(chan wire.Message, 1), thawed: make(chan struct{}, 1)}
+	h := &held{t: t, g: g, memory: map[uint64]*cudatest.Memory{}, shared: make(chan wire.Message, 1)}
+	h.thawed = make(chan struct{}, 1)
 	if h.c, err = wire.Dial(path); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,8 @@ func newHeld(t *testing.T, g oneGPU) *held {
 	if u, err = l.AcceptUnix(); err != nil {
 		t.Fatal(err)
 	}
-	h.p = process.New(process.Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}, "running", slog.New(slog.DiscardHandler))
+	id := process.Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}
+	h.p = process.New(id, "running", slog.New(slog.DiscardHandler))
 	if err := h.p.Attach(wire.NewConn(u), &wire.Hello{}, page(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,8 @@ func (h *held) alloc(id uint64, chunks int) {
 		m.Write(c*snapshot.ChunkSize, bytes.Repeat([]byte{byte(id), byte(c + 1)}, 64))
 	}
 	h.memory[id] = m
-	h.c.Send(0, &wire.Alloc{ID: id, VA: id << 32, Size: uint64(chunks) * snapshot.ChunkSize, Kind: wire.KindLinear}, int(f.Fd()))
+	a := &wire.Alloc{ID: id, VA: id << 32, Size: uint64(chunks) * snapshot.ChunkSize, Kind: wire.KindLinear}
+	h.c.Send(0, a, int(f.Fd()))
 }
 
 func (h *held) free(id uint64) {
@@ -210,8 +214,8 @@ func (h *held) has(dir string) {
 
 var allModes = []snapshot.Mode{snapshot.Auto, snapshot.Stage, snapshot.Recopy, snapshot.Stop}
 
-// A program that frees memory while it is being listed and imported loses no checkpoint, and nothing else is taken for that memory:
-// what it allocates next gets the descriptor's number.
+// A program that frees memory while it is being listed and imported loses no checkpoint, and nothing else is taken
+// for that memory: what it allocates next gets the descriptor's number.
 func TestFreedWhileImported(t *testing.T) {
 	for _, mode := range allModes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -247,7 +251,8 @@ func TestFreedWhileImported(t *testing.T) {
 	}
 }
 
-// What is freed between its import and the freeze is neither in the image nor counted, and its memory is free before the image is written.
+// What is freed between its import and the freeze is neither in the image nor counted, and its memory is free
+// before the image is written.
 func TestFreedBeforeTheFreeze(t *testing.T) {
 	for _, mode := range allModes {
 		t.Run(mode.String(), func(t *testing.T) {

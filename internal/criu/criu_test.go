@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ var targetOnce = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// patience bounds every wait of a test: it is reached only when something is broken.
+const patience = time.Minute
 
 // foreignSession says that the session's leader being outside of the PID namespace is what is tested.
 const foreignSession = "HOLDFAST_TEST_FOREIGN_SESSION"
@@ -132,7 +136,7 @@ func (tg *target) read(r *os.File) {
 // tick waits for the next line of the main process and returns its number and memory sum.
 func (tg *target) tick() (n, sum uint64) {
 	tg.t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case l, ok := <-tg.lines:
@@ -148,7 +152,7 @@ func (tg *target) tick() (n, sum uint64) {
 				return n, sum
 			}
 		case <-timeout:
-			tg.t.Fatal("no tick within 10 s")
+			tg.t.Fatalf("no tick within %v", patience)
 		}
 	}
 }
@@ -396,7 +400,7 @@ func TestStdio(t *testing.T) {
 				if out != nil && from != "file" && from != "null" {
 					// What it prints arrives: its own ticks, the child's, and those of the duplicate.
 					want := map[string]bool{"tick": true, "child": true, "dup": true}
-					for deadline := time.Now().Add(10 * time.Second); len(want) > 0; {
+					for deadline := time.Now().Add(patience); len(want) > 0; {
 						b := make([]byte, 4096)
 						n, err := out.Read(b)
 						if n == 0 && time.Now().After(deadline) {
@@ -432,7 +436,7 @@ func size(t *testing.T, path string) int64 {
 // grown waits until a log has become longer, or was written to anew after a restore rewound the writer.
 func grown(t *testing.T, path string, than int64) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); size(t, path) <= than; {
+	for deadline := time.Now().Add(patience); size(t, path) <= than; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not grow", path)
 		}
@@ -523,15 +527,19 @@ func TestRefusals(t *testing.T) {
 		{"shm", "System V shared memory", ""},
 		{"linked=" + filepath.Join(tmp, "linked"), "linked", ""},
 		{"device=/dev/net/tun", "/dev/net/tun", ""},
+		{"device=/dev/fuse", "descriptor 3 (/dev/fuse): a FUSE file system", "of its own"},
+		{"device=/dev/loop-control", "descriptor 3 (/dev/loop-control): a file of a kind", "close"},
+		{"io_uring", "descriptor 3 (anon_inode:[io_uring]): an io_uring (usually opened by libuv", "UV_USE_IO_URING=0"},
+		{"perf io_uring", "descriptor 4 (anon_inode:[io_uring])", ""},
+		{"perf", "descriptor 3 (anon_inode:[perf_event]): a performance counter", "profiling"},
+		{"device=/dev/fuse perf", "; also process", "of its own"},
+		{"perf-map", "(anon_inode:[perf_event]): a performance counter", "profiling"},
+		{"pidfd", "descriptor 3 (anon_inode:[pidfd]): a descriptor of a process outside", ""},
 		{"child=0 setsid", "session", "setsid"},
 	} {
 		t.Run(test.arg, func(t *testing.T) {
-			if dev, ok := strings.CutPrefix(test.arg, "device="); ok {
-				if f, err := os.OpenFile(dev, os.O_RDWR, 0); err != nil {
-					t.Skip(err)
-				} else {
-					f.Close()
-				}
+			if regexp.MustCompile("^(device=|io_uring|perf|pidfd)").MatchString(test.arg) {
+				can(t, test.arg)
 			}
 			p := start(t, [3]*os.File{}, append(strings.Fields(test.arg), "threads=1")...)
 			p.tick()
@@ -571,6 +579,94 @@ func TestRefusals(t *testing.T) {
 		p.kill()
 		restored(t, c, dir).tick()
 	})
+}
+
+// can skips a test of descriptors that cannot be had here.
+func can(t *testing.T, args string) {
+	t.Helper()
+	path, err := targetOnce()
+	if err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command(path, strings.Fields(args)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var why strings.Builder
+	cmd.Stderr = &why
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = bufio.NewReader(out).ReadString('\n') // its first tick
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err != nil {
+		t.Skip(why.String())
+	}
+}
+
+// TestExplain reads logs about descriptors of this process.
+func TestExplain(t *testing.T) {
+	fds := [2]int{}
+	for i, name := range []string{"/dev/zero", "/dev/null"} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fds[i] = int(f.Fd())
+	}
+	pid := os.Getpid()
+	at := func(fd int) string { return fmt.Sprintf("(00.1) %d fdinfo %d: pos: 0 flags: 2/0\n", pid, fd) }
+	const early = "(00.0) Error (criu/x.c:1): something that does not matter\n"
+	refusal := func(fd int) string {
+		return fmt.Sprintf("(00.2) Error (criu/files-ext.c:94): Can't dump file %d of that type [20600] (chr 195:255)\n", fd)
+	}
+	zero := fmt.Sprintf("descriptor %d (/dev/zero): a file of a kind", fds[0])
+	null := fmt.Sprintf("descriptor %d (/dev/null): a file of a kind", fds[1])
+	const gone = "process 4194305 () descriptor 3: a file of a kind"
+	for _, test := range []struct{ name, log, want string }{
+		{"named", at(fds[0]) + refusal(fds[0]), zero},
+		{"after another error", early + at(fds[0]) + refusal(fds[0]), zero},
+		{"of another number", at(fds[0]) + refusal(fds[1]), null},
+		{"without a line of its own", refusal(fds[1]), null},
+		{"of a process that is gone", "(00.1) 4194305 fdinfo 3: pos: 0 flags: 2/0\n" + refusal(3), gone},
+		{"sockets", at(fds[0]) + "(00.2) Error (criu/sockets.c:767): sockets: BUG! Unknown socket collected (family 40)\n",
+			"a socket of family 40"},
+		{"nothing known", "(00.2) Error (criu/pie/parasite.c:588): send_fds failed (-22)\n",
+			"a descriptor of a kind that cannot be dumped"},
+		{"a mapping that is gone", "(00.2) Error (criu/x.c:1): Can't handle non-regular mapping on 4194305's map 7f00\n",
+			"process 4194305: mapping at 0x7f00"},
+		{"not known", at(fds[0]) + "(00.2) Error (criu/x.c:1): who knows\n", fmt.Sprintf("who knows (at process %d", pid)},
+	} {
+		reason, remedy := explain(test.log, []int{pid}, errors.New("exit status 1"))
+		if !strings.Contains(reason, test.want) || remedy == "" && test.name != "not known" {
+			t.Errorf("%s: %q, %q; want %q", test.name, reason, remedy, test.want)
+		}
+	}
+}
+
+// TestKinds: what is opened beside CUDA is known by its name, the more special name first.
+func TestKinds(t *testing.T) {
+	for link, want := range map[string]string{
+		"/dev/nvidiactl": "NVML or NCCL", "/dev/nvidia0": "NVML or NCCL", "/dev/nvidia-caps/nvidia-cap2": "NVML or NCCL (MIG",
+		"/dev/nvidia-uvm": "a CUDA context", "/dev/dri/renderD128": "EGL", "/dev/infiniband/uverbs0": "NCCL, UCX",
+		"anon_inode:[io_uring]": "TCPStore", "anon_inode:bpf-map": "a tracer", "/dmabuf:": "RDMA",
+	} {
+		k, known := kindOf(link)
+		if !known || !strings.Contains(k.is(), want) || k.remedy == "" {
+			t.Errorf("%s: %s, %s; want %s", link, k.is(), k.remedy, want)
+		}
+	}
+	if k, known := kindOf("/home/me/file"); known || k.remedy == "" {
+		t.Errorf("an ordinary file is %s: %s", k.is(), k.remedy)
+	}
+	for i, k := range kinds {
+		if first, _ := kindOf(k.prefix); first.what != k.what {
+			t.Errorf("kind %d (%s) is never found: %s comes first", i, k.prefix, first.prefix)
+		}
+	}
 }
 
 // TestForeignSession: in a container a program may belong to a session whose leader is outside.

@@ -14,7 +14,7 @@ import (
 // refusal is one thing that CRIU says in its log and what it means for the user. Texts after CRIU 4.1.1 and 4.2.1.
 type refusal struct {
 	pattern string // of an error line
-	reason  string // $1 … from the pattern; {fd}: the descriptor dumped last; {tcp}, {unix}, {map}: looked up
+	reason  string // $1 … from the pattern; {fd}: the descriptor dumped last; {tcp}, {unix}: looked up; see special
 	remedy  string
 }
 
@@ -32,10 +32,14 @@ var refusals = []refusal{
 	{`Can't lookup mount=\S+ for fd=(\d+) path=(\S+)`, "descriptor $1: $2 was opened in another mount namespace",
 		"open it again inside, or start the program without it"},
 	{`tun: `, "{fd}: a network tunnel", "close it before"},
-	{`Can't dump file \d+ of that type`, "{fd}: a file of a kind that cannot be dumped", "close it before"},
-	{`Unknown eventpoll|anon_inode|Unsupported file type|unsupported file`, "{fd}: a file of a kind that cannot be dumped", "close it before"},
-	{`Can't handle non-regular mapping on (\d+)'s map ([0-9a-f]+)`, "{map $1 $2}",
-		"a device mapping cannot be dumped: it has to be released before (is the GPU state checkpointed?)"},
+	{`Can't handle non-regular mapping on (\d+)'s map ([0-9a-f]+)`, "{map $1 $2}", ""},
+	{`Can't open (\d+)'s mapfile link ([0-9a-f]+)`, "{map $1 $2}", ""},
+	{`Can't dump file (\d+) of that type`, "{refused $1}", ""},
+	{`pidfd: pidfd pid \d+ is not a part of process tree`, "{refused}", ""},
+	{`send_fds failed`, "{refused anon_inode:[io_uring]}", ""}, // which the kernel does not pass over a socket
+	{`Unknown socket collected \(family (\d+)\)`, "{fd}: a socket of family $1, which cannot be dumped",
+		"close it before"},
+	{`Unknown eventpoll|anon_inode|Unsupported file type|unsupported file`, "{refused}", ""},
 	{`Unable to detach|ptrace.*Operation not permitted|Can't seize|Unable to attach`, "$0", "is the process traced, or is ptrace forbidden here?"},
 	{`File /?(.*) has bad size (\d+) \(expect (\d+)\)`, "/$1 has changed since the dump ($2 bytes, was $3)", "put the file back as it was"},
 	{`File /?(.*) has bad mode`, "/$1 has other access rights than when it was dumped", "put them back"},
@@ -61,48 +65,96 @@ func explain(log string, pids []int, runErr error) (reason, remedy string) {
 	if errors.Is(runErr, context.Canceled) || errors.Is(runErr, context.DeadlineExceeded) {
 		return "given up: " + runErr.Error(), ""
 	}
-	var errs []string
-	last := "" // the descriptor that CRIU was at
-	for line := range strings.Lines(log) {
-		if m := fdinfoLine.FindStringSubmatch(line); m != nil && len(errs) == 0 {
-			pid, _ := strconv.Atoi(m[1])
-			fd, _ := strconv.Atoi(m[2])
-			d := descriptor{pid: pid, fd: fd}
-			link, _ := os.Readlink(procPath(pid, "fd/"+m[2]))
-			last = fmt.Sprintf("%s (%s)", d, link)
-		}
-		if m := errorLine.FindStringSubmatch(line); m != nil && !noise.MatchString(m[1]) {
-			errs = append(errs, strings.TrimSpace(m[1]))
-		}
-	}
+	errs, last := logErrors(log)
 	for _, r := range refusals {
 		re := regexp.MustCompile(r.pattern)
 		for _, e := range errs {
-			m := re.FindStringSubmatchIndex(e)
+			m := re.FindStringSubmatchIndex(e.text)
 			if m == nil {
 				continue
 			}
-			s := string(re.ExpandString(nil, strings.ReplaceAll(r.reason, "$0", "${0}"), e, m))
-			return lookUp(s, last, pids), r.remedy
+			s := string(re.ExpandString(nil, strings.ReplaceAll(r.reason, "$0", "${0}"), e.text, m))
+			if reason, remedy, ok := special(s, e.at, pids); ok {
+				return reason, remedy
+			}
+			return lookUp(s, e.at, pids), r.remedy
 		}
 	}
 	if len(errs) == 0 {
-		if last != "" {
-			return runErr.Error() + " (at " + last + ")", ""
+		reason = runErr.Error()
+	} else {
+		last, reason = errs[0].at, errs[0].text
+		if len(errs) > 1 {
+			reason += "; " + errs[1].text
 		}
-		return runErr.Error(), ""
 	}
-	reason = strings.Join(errs[:min(2, len(errs))], "; ")
-	if last != "" {
-		reason += " (at " + last + ")"
+	if last != nil {
+		reason += " (at " + last.named() + ")"
 	}
 	return reason, ""
 }
 
+// A logError is an error line, and the descriptor at which CRIU was; nil: at none.
+type logError struct {
+	text string
+	at   *descriptor
+}
+
+// logErrors lists the errors of a log that say something, and where it ends.
+func logErrors(log string) (errs []logError, at *descriptor) {
+	for line := range strings.Lines(log) {
+		if m := fdinfoLine.FindStringSubmatch(line); m != nil {
+			pid, _ := strconv.Atoi(m[1])
+			fd, _ := strconv.Atoi(m[2])
+			d := find(pid, fd)
+			at = &d
+		}
+		if m := errorLine.FindStringSubmatch(line); m != nil && !noise.MatchString(m[1]) {
+			errs = append(errs, logError{strings.TrimSpace(m[1]), at})
+		}
+	}
+	return errs, at
+}
+
+// special expands the reasons that come with a remedy of their own: {map PID ADDRESS}, {refused} for the descriptor
+// at which CRIU was, {refused FD} for that one of the same process, {refused LINK…} for those of the tree.
+func special(s string, at *descriptor, pids []int) (reason, remedy string, ok bool) {
+	verb, arg, _ := strings.Cut(strings.TrimSuffix(s, "}"), " ")
+	switch verb {
+	case "{map":
+		pid, addr, _ := strings.Cut(arg, " ")
+		n, _ := strconv.Atoi(pid)
+		reason, remedy = mapping(n, addr)
+		return reason, remedy, true
+	case "{refused":
+		fd, err := strconv.Atoi(arg)
+		switch {
+		case err != nil && arg != "":
+			at = nil
+		case err == nil && at != nil && at.fd != fd:
+			d := find(at.pid, fd)
+			at = &d
+		case err == nil && at == nil && len(pids) == 1:
+			d := find(pids[0], fd)
+			at = &d
+		}
+		if err == nil {
+			arg = ""
+		}
+		reason, remedy = refused(at, pids, arg)
+		if reason == "" {
+			reason, remedy = "a descriptor of a kind that cannot be dumped", "see CRIU's log"
+		}
+		return reason, remedy, true
+	}
+	return "", "", false
+}
+
 // lookUp fills in what the log does not say.
-func lookUp(s, last string, pids []int) string {
-	if last == "" {
-		last = "a descriptor"
+func lookUp(s string, at *descriptor, pids []int) string {
+	last := "a descriptor"
+	if at != nil {
+		last = at.named()
 	}
 	s = strings.ReplaceAll(s, "{fd}", last)
 	if strings.Contains(s, "{tcp}") {
@@ -110,23 +162,6 @@ func lookUp(s, last string, pids []int) string {
 	}
 	if strings.Contains(s, "{unix}") {
 		s = strings.ReplaceAll(s, "{unix}", orElse(outsideUnix(pids), "a unix socket that is connected to another process"))
-	}
-	if i := strings.Index(s, "{map "); i >= 0 {
-		var pid int
-		var addr string
-		if n, _ := fmt.Sscanf(s[i:], "{map %d %s", &pid, &addr); n == 2 {
-			addr = strings.TrimSuffix(addr, "}")
-			what := ""
-			maps, _ := os.ReadFile(procPath(pid, "maps"))
-			for line := range strings.Lines(string(maps)) {
-				if strings.HasPrefix(line, addr+"-") {
-					if f := strings.Fields(line); len(f) > 5 {
-						what = " (" + strings.Join(f[5:], " ") + ")"
-					}
-				}
-			}
-			s = s[:i] + fmt.Sprintf("process %d: mapping at 0x%s%s", pid, addr, what)
-		}
 	}
 	return s
 }

@@ -152,8 +152,7 @@ func own(ctx context.Context, lock *os.File, socket string) error {
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
 			return err
 		}
-		if c, e := net.Dial("unix", socket); e == nil {
-			c.Close()
+		if serving(socket) {
 			return err
 		}
 		select {
@@ -162,6 +161,27 @@ func own(ctx context.Context, lock *os.File, socket string) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// serving reports whether there is a daemon behind the socket. One that was killed takes connections until the last of
+// its threads is gone, a little later than the first.
+func serving(socket string) bool {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	pid := 0
+	raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid <= 0 || process.Alive(pid, 0)
 }
 
 // raiseFileLimit lifts the soft limit of open files: every allocation of every program is one descriptor here.

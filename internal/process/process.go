@@ -41,8 +41,8 @@ var ErrGone = errors.New("the program is gone")
 var ErrFreed = errors.New("the memory is not held any more")
 
 // An Alloc is physical device memory of a program. File is the descriptor that the
-// program exported; it is what keeps the memory alive here. It is closed as soon as the program frees the memory: whoever uses
-// it, and does not own the Alloc, takes a copy with [Program.Dup].
+// program exported; it is what keeps the memory alive here. It is closed as soon as the program frees the memory:
+// whoever uses it, and does not own the Alloc, takes a copy with [Program.Dup].
 type Alloc struct {
 	ID     uint64
 	VA     uint64
@@ -311,7 +311,8 @@ func (p *Program) SetFile(id uint64, f *os.File) {
 }
 
 // Dup returns a descriptor of a's memory, which the caller closes. a is one of Allocs; if it is freed meanwhile, the
-// error wraps ErrFreed. The number of a descriptor that is closed soon is another file's, so it is never used without the lock.
+// error wraps ErrFreed. The number of a descriptor that is closed soon is another file's, so it is never used
+// without the lock.
 func (p *Program) Dup(a *Alloc) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

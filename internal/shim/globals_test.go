@@ -35,7 +35,7 @@ func TestGlobals(t *testing.T) {
 	}
 	freeze := func() {
 		t.Helper()
-		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	}
 	want := func(va, n uint64) {
 		t.Helper()

@@ -21,7 +21,10 @@ import (
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
+
+// inTime is how long a freeze may take that must succeed, in milliseconds.
+const inTime = uint32(patience / time.Millisecond)
 
 // builtEnv names a directory with everything that built makes, for machines without a compiler.
 const builtEnv = "HOLDFAST_TEST_BUILT"
@@ -423,7 +426,7 @@ func (h *held) hangUp() {
 // park makes the threads of a released program stand still but one, up to the end of the conversation.
 func (h *held) park(except int) *wire.Parked {
 	h.t.Helper()
-	p := must[*wire.Parked](h.t, h.ask(&wire.Park{Except: uint32(except), TimeoutMillis: 10000}))
+	p := must[*wire.Parked](h.t, h.ask(&wire.Park{Except: uint32(except), TimeoutMillis: inTime}))
 	if _, m, err := h.next(); !errors.Is(err, io.EOF) {
 		h.t.Fatalf("after PARKED: %v, %v", m, err)
 	}
@@ -433,7 +436,7 @@ func (h *held) park(except int) *wire.Parked {
 // letGo freezes and lets go.
 func (h *held) letGo() {
 	h.t.Helper()
-	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](h.t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	r := must[*wire.Released](h.t, h.ask(&wire.Release{}))
 	if r.Count != uint64(len(h.allocs)) {
 		h.t.Fatalf("%d allocations released of %d", r.Count, len(h.allocs))

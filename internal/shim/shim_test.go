@@ -240,7 +240,7 @@ func TestRoom(t *testing.T) {
 	// A freeze does not wait for a thread that waits for an answer, which the freezing thread would have to take.
 	p.send("alloc %d", 2000*mib)
 	m := question(2000 * mib)
-	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if f.GateNanos > wire.RoomMillis*1e6/2 {
 		t.Errorf("the gate took %d µs to close", f.GateNanos/1000)
 	}
@@ -282,7 +282,7 @@ func TestFreezeUnderLaunches(t *testing.T) {
 	_, p, h := attach(t)
 	counters := p.do("threads %d", threads)
 	for round := range 20 {
-		f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 		// Nobody is inside: what was launched is what was done, exactly, and it stays so.
 		sum := func() (n uint64) {
 			for _, va := range counters {
@@ -401,7 +401,7 @@ func TestDaemonDies(t *testing.T) {
 	counters := p.do("threads %d", threads)
 	for round, die := range []func(){
 		func() {},
-		func() { must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000})) }, // frozen: it thaws itself
+		func() { must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime})) }, // frozen: it thaws itself
 		func() { // its memory is imported, which this driver does not export again
 			h.release()
 			h = d.giveBack(h)
@@ -466,7 +466,7 @@ func TestCaptureRefusesFreeze(t *testing.T) {
 	g := p.ok("alloc %d", 2<<20)[0]
 	p.ok("free %d", g)
 	p.ok("end")
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	p.ok("alloc 512")
 	h.until("the deferred FREEs", func() bool { return !h.holds(a) && !h.holds(g) })
@@ -483,7 +483,7 @@ func TestBusyDeviceRefusesFreeze(t *testing.T) {
 	}
 	p.ok("write %d 3", a) // the gate is open
 	p.ok("busy 0")
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	p.quit()
 }
@@ -496,7 +496,8 @@ func TestCalm(t *testing.T) {
 	p.ok("busy 1")
 	p.ok("waits %d", a)
 	h.seq++
-	if err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: 10000})); err != nil {
+	err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: inTime}))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
@@ -522,7 +523,7 @@ func TestCalmIdle(t *testing.T) {
 	if err := h.c.Send(0, &wire.Calm{Millis: 600000}); err != nil {
 		t.Fatal(err)
 	}
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	p.quit()
 }
@@ -657,7 +658,7 @@ func TestFork(t *testing.T) {
 		if r := p.do("fork"); r[0] != 3 || r[1] != 0 {
 			t.Fatalf("in the child: %v", r)
 		}
-		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 		sum := uint64(0)
 		for _, va := range counters {
 			sum += h.word(va)
@@ -748,7 +749,7 @@ func TestHostileDaemon(t *testing.T) {
 func TestQuit(t *testing.T) {
 	_, p, h := attach(t)
 	a := p.ok("alloc 4096")[0]
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if err := h.c.Send(1, &wire.Quit{}); err != nil {
 		t.Fatal(err)
 	}
@@ -857,7 +858,7 @@ func TestExport(t *testing.T) {
 	// A freeze does not wait for who waits; the answer may come while everything stands still.
 	p.send("export %d", handles[1])
 	m = question(1)
-	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if f.GateNanos > wire.ShareMillis*1e6/2 || f.Waiting != 1 {
 		t.Errorf("%+v", f)
 	}
@@ -870,7 +871,7 @@ func TestExport(t *testing.T) {
 	// An answer from before a move may be of other memory.
 	p.send("export %d", handles[2])
 	m = question(2)
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	answer(m, h.fds[ids[1]])
 	must[*wire.Released](t, h.ask(&wire.Release{}))
 	h.hangUp()
@@ -943,7 +944,7 @@ func TestQuitExport(t *testing.T) {
 func TestBye(t *testing.T) {
 	_, p, h := attach(t)
 	p.do("fork") // the child exits
-	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	if h.bye {
 		t.Error("the child said it")
@@ -967,7 +968,7 @@ func TestExit(t *testing.T) {
 	frozen := func(t *testing.T) (*daemon, *program, *held) {
 		d, p, h := attach(t, "PROG_LAST_CALL=1")
 		p.ok("alloc 4096")
-		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 		return d, p, h
 	}
 	end := func(p *program, h *held) {

@@ -58,7 +58,7 @@ func TestTorch(t *testing.T) {
 					t.Errorf("round %d: got %s\nwant %s", round, got, want[round])
 				}
 				took := time.Since(began)
-				f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: 10000}))
+				f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 				must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 				for _, c := range h.caveats {
 					t.Logf("caveat: %s", c.Text)

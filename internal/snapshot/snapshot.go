@@ -365,8 +365,8 @@ func (s *Snapshot) drainLive(ctx context.Context, sink Sink, chunks []int) error
 	return s.drain(ctx, sink, "precopy", items)
 }
 
-// Leave takes region i out of the state that Capture will take: the program has freed it. Its copies are given up, its digests
-// are those of zeros, and after Capture it may be closed.
+// Leave takes region i out of the state that Capture will take: the program has freed it. Its copies are given up,
+// its digests are those of zeros, and after Capture it may be closed.
 func (s *Snapshot) Leave(i int) {
 	for c := s.table.first[i]; c < s.table.first[i+1]; c++ {
 		if s.left[c] {

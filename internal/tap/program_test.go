@@ -33,7 +33,7 @@ import (
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // built holds the shim, the stub driver, the shim's test program and what the benchmark needs, compiled once a test run.
 var built = sync.OnceValues(func() (string, error) {
@@ -1147,7 +1147,7 @@ func TestPrograms(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), exe, args...)
 				cmd.Env = append(append(os.Environ(), env...), more)
 				timer := time.AfterFunc(2*patience, func() { cmd.Process.Kill() })
-				cmd.WaitDelay = time.Second // its children may keep the pipes open
+				cmd.WaitDelay = patience // its children may keep the pipes open
 				out, err := cmd.CombinedOutput()
 				timer.Stop()
 				if want := "ok " + name + "\n"; err != nil || !strings.HasSuffix(string(out), want) {

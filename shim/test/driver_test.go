@@ -115,7 +115,7 @@ func gpu(t *testing.T) (path string, stop func()) {
 func command(ctx context.Context, socket, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program(name), args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+built, "HOLDFAST_SOFTGPU_SOCKET="+socket)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute // for children that keep the pipes open
 	return cmd
 }
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -138,6 +140,24 @@ int main(int argc, char **argv)
 			int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
 			if (id < 0 || shmat(id, NULL, 0) == (void *)-1 || shmctl(id, IPC_RMID, NULL))
 				die("shm");
+		} else if (!strcmp(argv[i], "io_uring")) {
+			char params[120] = {0};
+			if (syscall(SYS_io_uring_setup, 4, params) < 0)
+				die("io_uring");
+		} else if (!strcmp(argv[i], "perf") || !strcmp(argv[i], "perf-map")) {
+			struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a,
+						    .config = PERF_COUNT_SW_CPU_CLOCK};
+			int fd = (int)syscall(SYS_perf_event_open, &a, 0, -1, -1, 0);
+			if (fd < 0)
+				die("perf");
+			if (argv[i][4]) { // the mapping alone
+				if (mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED)
+					die("perf map");
+				close(fd);
+			}
+		} else if (!strcmp(argv[i], "pidfd")) {
+			if (syscall(SYS_pidfd_open, getppid(), 0) < 0)
+				die("pidfd");
 		} else if (!strcmp(argv[i], "device")) {
 			if (open(arg, O_RDWR) < 0)
 				die(arg);

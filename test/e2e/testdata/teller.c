@@ -17,7 +17,7 @@
  *     TAG scatter INDEX      TAG ok WRITES        (the same, to where the table says)
  *     TAG shuffle INDEX      TAG ok WRITES        (the same, and the table changes before every write)
  *     TAG whole INDEX        TAG ok WRITES        (how many writes of those it has), or TAG error torn
- *     TAG churn N            TAG ok ROUNDS        (until the next command: frees and allocates N blocks of 2 MiB in turn)
+ *     TAG churn N            TAG ok ROUNDS        (until the next command: frees and allocates 2 MiB, N times in turn)
  *     TAG managed            TAG ok, or TAG error N
  *     TAG user UID           TAG ok               (becomes that user)
  *     TAG exit STATUS        ends
