@@ -1379,6 +1379,8 @@ static void *control(void *arg)
 	prctl(PR_SET_NAME, HF_CONTROL_COMM);
 	hf_depth = 1;
 	const char *why = provide() ? call_daemon(0) : "out of descriptors or memory";
+	if (why) /* before the program goes on: it may end at once */
+		warn("no daemon at %s (%s): this program runs unheld", socket_path, why);
 	pthread_mutex_lock(&attach_lock);
 	attach_state = why ? UNHELD : HELD;
 	hf_attached = !why;
@@ -1390,7 +1392,6 @@ static void *control(void *arg)
 	pthread_cond_broadcast(&attach_cond);
 	pthread_mutex_unlock(&attach_lock);
 	if (why) {
-		warn("no daemon at %s (%s): this program runs unheld", socket_path, why);
 		close_fd(&page_fd); /* the mapping stays; nobody reads it */
 		close_fd(&wake_fd);
 		return NULL;

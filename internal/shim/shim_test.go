@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +82,18 @@ func TestWithoutDaemon(t *testing.T) {
 	p.quit()
 	if n := strings.Count(p.stderr.String(), "\n"); n != 1 || !strings.Contains(p.stderr.String(), "runs unheld") {
 		t.Errorf("warnings:\n%s", p.stderr)
+	}
+}
+
+// The warning comes before cuInit returns: a program that ends at once has said it. Both of its outputs are one pipe, which keeps their order.
+func TestWarningBeforeInit(t *testing.T) {
+	dir := build(t)
+	cmd := exec.Command(filepath.Join(dir, "prog"))
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+t.TempDir())
+	cmd.Stdin = strings.NewReader("init\nquit\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !regexp.MustCompile(`^holdfast: no daemon .* runs unheld\n0\n`).Match(out) {
+		t.Errorf("%v, %q", err, out)
 	}
 }
 
