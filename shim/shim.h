@@ -404,6 +404,8 @@ void hf_graph_fork_child(void);
 
 /* ---- shim_talk.c ---- */
 bool hf_recorder_gone(void);     /* the program is traced, and nobody is there any more */
+void hf_fd_lock(void);           /* around a descriptor of ours in a thread of the program: fork waits for it */
+void hf_fd_unlock(void);
 void *hf_push_any(int device); /* a context of the device, now current, so that calls that want one have it; NULL: there is none */
 extern volatile int hf_attached; /* 1: memory of the program is held (also while the daemon is away) */
 static inline bool hf_watching(void) { return hf_attached || hf_tapped; } /* code and memory are of interest */

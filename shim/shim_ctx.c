@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -327,7 +328,22 @@ CUresult hf_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
 		hf_peers[theirs] |= 1ull << device;
 		hf_access_again(theirs);
 		pthread_mutex_unlock(&hf_mem_lock);
+		hf_caveat(HF_CAVEAT_PEER, HF_CAVEAT_BLOCKS_FULL, 64, (uint64_t)device << 32 | (uint64_t)theirs,
+			"cuCtxEnablePeerAccess: device %d may access memory of device %d", device, theirs);
 	}
+	return r;
+}
+
+CUresult hf_cuCtxDisablePeerAccess(void *peer)
+{
+	CUresult r = real_cuCtxDisablePeerAccess(peer);
+	void *ctx;
+	int device, theirs = -1;
+	if (r != CUDA_SUCCESS || !hf_attached || hf_current(&ctx, &device) != CUDA_SUCCESS || !hf_push(peer))
+		return r;
+	hf_current(&ctx, &theirs);
+	hf_pop();
+	hf_caveat_gone(HF_CAVEAT_PEER, (uint64_t)device << 32 | (uint64_t)theirs);
 	return r;
 }
 
@@ -647,12 +663,61 @@ CUresult hf_cuImportExternalSemaphore(void *sem, void *desc)
 	return r;
 }
 
+/* Whether a part of the memory is shared with whoever maps the same file; its line of /proc/self/maps. */
+static bool shared_mapping(uintptr_t p, size_t bytes, char *line, size_t room)
+{
+	bool found = false;
+	unsigned long long start, end;
+	char perms[5];
+	hf_fd_lock();
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && !found && fgets(line, (int)room, f))
+		found = sscanf(line, "%llx-%llx %4s", &start, &end, perms) == 3 && start < p + bytes && end > p && perms[3] == 's';
+	if (f)
+		fclose(f);
+	hf_fd_unlock();
+	return found;
+}
+
 CUresult hf_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
 	CUresult r = real_cuMemHostRegister_v2(p, bytes, flags);
-	if (r == CUDA_SUCCESS && (flags & 4)) /* CU_MEMHOSTREGISTER_IOMEMORY */
+	char line[512];
+	if (r != CUDA_SUCCESS || !hf_attached)
+		return r;
+	if (flags & 4) /* CU_MEMHOSTREGISTER_IOMEMORY */
 		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
 			"cuMemHostRegister: %zu bytes of device (I/O) memory at %p", bytes, p);
+	else if (shared_mapping((uintptr_t)p, bytes, line, sizeof line)) {
+		const char *path = strchr(line, '/');
+		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
+			"cuMemHostRegister: %zu bytes at %p are shared with other processes (%.*s), which the driver saves and cannot restore",
+			bytes, p, path ? (int)strcspn(path, "\n") : 9, path ? path : "anonymous");
+	}
+	return r;
+}
+
+CUresult hf_cuMemHostUnregister(void *p)
+{
+	CUresult r = real_cuMemHostUnregister(p);
+	if (r == CUDA_SUCCESS)
+		hf_caveat_gone(HF_CAVEAT_HOST_MEMORY, (uint64_t)(uintptr_t)p);
+	return r;
+}
+
+CUresult hf_cuMemPoolExportToShareableHandle(void *handle, void *pool, int type, unsigned long long flags)
+{
+	CUresult r = real_cuMemPoolExportToShareableHandle(handle, pool, type, flags);
+	if (r == CUDA_SUCCESS)
+		hf_caveat(HF_CAVEAT_IPC, BOTH, 212, (uint64_t)(uintptr_t)pool, "cuMemPoolExportToShareableHandle: a memory pool is shared with another process");
+	return r;
+}
+
+CUresult 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(void *pool, void *handle, int type, unsigned long long flags)
+{
+	CUresult r = real_cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+	if (r == CUDA_SUCCESS)
+		hf_caveat(HF_CAVEAT_IPC, BOTH, 213, *(uint64_t *)pool, "cuMemPoolImportFromShareableHandle: a memory pool belongs to another process");
 	return r;
 }
 

@@ -68,6 +68,9 @@ static void unlock_fds(void)
 		pthread_mutex_unlock(&fd_lock);
 }
 
+void hf_fd_lock(void) { pthread_mutex_lock(&fd_lock); }
+void hf_fd_unlock(void) { pthread_mutex_unlock(&fd_lock); }
+
 static void close_fd(int *fd)
 {
 	lock_fds();

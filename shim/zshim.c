@@ -118,7 +118,7 @@ HF_EXPORT CUresult cuCtxDestroy_v2(void *ctx)
 HF_EXPORT CUresult cuCtxDisablePeerAccess(void *peerContext)
 {
 	struct hf_slot *slot = hf_enter(65);
-	CUresult r = real_cuCtxDisablePeerAccess(peerContext);
+	CUresult r = hf_depth > 1 ? real_cuCtxDisablePeerAccess(peerContext) : hf_cuCtxDisablePeerAccess(peerContext);
 	hf_leave(slot);
 	return r;
 }
@@ -2225,7 +2225,7 @@ HF_EXPORT CUresult cuMemHostUnregister(void *p)
 	struct hf_slot *slot = hf_enter(126);
 	if (HF_UNLIKELY(hf_tapped) && hf_depth == 1)
 		hf_note_free((CUdeviceptr)(uintptr_t)p, 0);
-	CUresult r = real_cuMemHostUnregister(p);
+	CUresult r = hf_depth > 1 ? real_cuMemHostUnregister(p) : hf_cuMemHostUnregister(p);
 	hf_leave(slot);
 	return r;
 }
@@ -2315,7 +2315,7 @@ HF_EXPORT CUresult cuMemPoolExportPointer(void *shareData_out, CUdeviceptr ptr)
 HF_EXPORT CUresult cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
 	struct hf_slot *slot = hf_enter(212);
-	CUresult r = real_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
+	CUresult r = hf_depth > 1 ? real_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags) : hf_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
 	hf_leave(slot);
 	return r;
 }
@@ -2339,7 +2339,7 @@ HF_EXPORT CUresult cuMemPoolGetAttribute(void *pool, int attr, void *value)
 HF_EXPORT CUresult cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
 	struct hf_slot *slot = hf_enter(213);
-	CUresult r = real_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
+	CUresult r = hf_depth > 1 ? real_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags) : 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(pool_out, handle, handleType, flags);
 	hf_leave(slot);
 	return r;
 }

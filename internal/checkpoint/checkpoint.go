@@ -509,6 +509,11 @@ func (c *capture) stalled(ctx context.Context) error {
 		c.t.stall = false
 		c.res.Stall = time.Since(start)
 	}()
+	if !c.opt.GPUOnly {
+		if _, err := checkCaveats(c.programs, wire.CaveatBlocksFull); err != nil { // what came up since
+			return errors.Join(err, c.env.thaw(ctx, c.programs))
+		}
+	}
 	if c.opt.GPUOnly {
 		err := c.captureFrozen(ctx)
 		for i := range c.watches {

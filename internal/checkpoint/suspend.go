@@ -112,6 +112,9 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if err := c.t.do("freeze", func() error { return e.freeze(ctx, programs, c.opt.Timeout) }); err != nil {
 		return fail(err)
 	}
+	if _, err := checkCaveats(programs, wire.CaveatBlocksFull); err != nil { // what came up since
+		return fail(errors.Join(err, e.thaw(ctx, programs)))
+	}
 	if c.w != nil {
 		err := c.captureFrozen(ctx)
 		if err == nil {

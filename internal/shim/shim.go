@@ -40,6 +40,8 @@ var hand = map[string]bool{
 	"cuModuleGetGlobal_v2": true, "cuLibraryGetGlobal": true, "cuLibraryGetModule": true, "cuLibraryGetManaged": true,
 	"cuMemAllocManaged": true, "cuIpcGetMemHandle": true, "cuIpcOpenMemHandle_v2": true, "cuIpcGetEventHandle": true, "cuIpcOpenEventHandle": true,
 	"cuImportExternalMemory": true, "cuImportExternalSemaphore": true, "cuMemHostRegister_v2": true,
+	"cuMemHostUnregister": true, "cuCtxDisablePeerAccess": true, "cuMemPoolExportToShareableHandle": true,
+	"cuMemPoolImportFromShareableHandle": true,
 	"cuArrayCreate_v2": true, "cuArray3DCreate_v2": true, "cuMipmappedArrayCreate": true,
 	"cuGraphicsMapResources": true, "cuGreenCtxCreate": true, "cuGraphAddMemAllocNode": true,
 	"cuModuleGetFunction": true, "cuLibraryGetKernel": true, "cuKernelGetFunction": true, "cuLibraryEnumerateKernels": true,

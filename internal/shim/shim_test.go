@@ -1036,6 +1036,24 @@ func TestExit(t *testing.T) {
 	})
 }
 
+// Host memory that other processes have too, and the driver knows: it saves such a process and cannot restore it.
+func TestSharedHostMemory(t *testing.T) {
+	_, p, h := attach(t)
+	p.ok("register 0")
+	shared := p.ok("register 1")[0]
+	h.until("a caveat", func() bool { return len(h.caveats) > 0 })
+	c := h.caveats[0]
+	if c.Code != wire.CaveatHostMemory || c.Flags != wire.CaveatBlocksFull || c.Subject != shared || c.Count != 1 {
+		t.Errorf("%+v", c)
+	}
+	p.ok("unregister %d", shared)
+	h.until("its end", func() bool { return len(h.caveats) > 1 })
+	if c := h.caveats[1]; c.Subject != shared || c.Count != 0 {
+		t.Errorf("%+v", c)
+	}
+	p.quit()
+}
+
 func TestProcAddress(t *testing.T) {
 	_, p, _ := attach(t)
 	p.send("procs")

@@ -280,6 +280,8 @@ API int cuGetProcAddress_v2(const char *name, void **p, int v, unsigned long lon
 API int cuCheckpointProcessLock(int p, void *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessCheckpoint(int p, void *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessRestore(int p, void *a) { (void)p; (void)a; return 801; }
+API int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) { (void)p; (void)n; (void)flags; return 0; }
+API int cuMemHostUnregister(void *p) { (void)p; return 0; }
 API int cuCheckpointProcessGetRestoreThreadId(int p, int *a) { (void)p; (void)a; return 801; }
 API int cuCheckpointProcessUnlock(int p, void *a) { (void)p; (void)a; return 801; }
 

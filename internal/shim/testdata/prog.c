@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +27,7 @@ extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCur
 /* of the fake driver only */
 extern void fake_busy(int) __attribute__((weak)), fake_late(int) __attribute__((weak));
 extern long long fake_count(const char *) __attribute__((weak));
+extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
 extern int fake_device_touch(void) __attribute__((weak));
 extern int cuModuleGetFunction(void **, void *, const char *), cuStreamCreate(void **, unsigned), cuStreamSynchronize(void *),
 	cuCtxSynchronize(void), cuGraphInstantiateWithFlags(void **, void *, unsigned long long), cuGraphLaunch(void *, void *),
@@ -384,6 +386,12 @@ int main(int argc, char **argv)
 			dladdr(dlsym(h, "cuDeviceGetCount"), &i4);
 			printf("%s:%s %s:%s %s:%s %s\n", strrchr(i1.dli_fname, '/') + 1, i1.dli_sname, strrchr(i2.dli_fname, '/') + 1, i2.dli_sname,
 				strrchr(i3.dli_fname, '/') + 1, i3.dli_sname, strrchr(i4.dli_fname, '/') + 1);
+		} else if (!strcmp(word, "register")) { /* a: shared with others */
+			void *m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, (a ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
+			r = cuMemHostRegister_v2(m, 8192, 0);
+			printf("%d %llu\n", r, (unsigned long long)(uintptr_t)m);
+		} else if (!strcmp(word, "unregister")) {
+			printf("%d\n", cuMemHostUnregister((void *)(uintptr_t)a));
 		} else if (!strcmp(word, "quit"))
 			return 0;
 		else
