@@ -115,7 +115,7 @@ func (a *app) verb(root *cobra.Command, args []string) string {
 // fail reports an error: on standard error for people, and with --json on standard
 // output as well, as {"error": …}.
 func (a *app) fail(err error) {
-	fmt.Fprintf(a.stderr, "holdfast: %v\n", err)
+	fmt.Fprintf(a.stderr, "holdfast: %s\n", plain(err.Error()))
 	if !a.json {
 		return
 	}

@@ -69,7 +69,7 @@ func printProcesses(w io.Writer, list []api.Process, now time.Time) error {
 			if c.Fatal {
 				mark = "!"
 			}
-			if _, err := fmt.Fprintf(w, "%s %s (%d): %s\n", mark, p.Name, p.PID, c.Text); err != nil {
+			if _, err := fmt.Fprintf(w, "%s %s (%d): %s\n", mark, plain(p.Name), p.PID, plain(c.Text)); err != nil {
 				return err
 			}
 		}
@@ -85,10 +85,5 @@ func commandText(p api.Process) string {
 	if r := []rune(s); len(r) > 60 {
 		s = string(r[:59]) + "…"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?' // a command line is the program's word: keep it from steering the terminal
-		}
-		return r
-	}, s)
+	return strings.NewReplacer("\n", "?", "\t", "?").Replace(s)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"holdfast/internal/daemon/api"
@@ -26,7 +27,23 @@ func newTable(head ...string) *table {
 	return t
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *table) add(cells ...string) {
+	for i, c := range cells {
+		cells[i] = plain(c)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// plain keeps what a program says of itself (its name, its command line, the text of an error) from steering the terminal.
+// Ends of lines stay.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '?'
+		}
+		return r
+	}, s)
+}
 
 func (t *table) print(w io.Writer) error {
 	width := make([]int, len(t.head))

@@ -19,6 +19,19 @@ func TestBytesText(t *testing.T) {
 	}
 }
 
+// What a held program says of itself reaches the terminal, but does not steer it.
+func TestPlain(t *testing.T) {
+	var out bytes.Buffer
+	list := []api.Process{{PID: 7, Name: "a\x1b[2Jb", Command: []string{"x\ny", "\x9b31m"},
+		Caveats: []api.Caveat{{Text: "kernel \x1b]0;t\x07"}}}}
+	if err := printProcesses(&out, list, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); strings.ContainsAny(s, "\x1b\x07\u009b") || strings.Count(s, "\n") != 3 || !strings.Contains(s, "a?[2Jb") {
+		t.Errorf("%q", s)
+	}
+}
+
 func TestMeter(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)

@@ -1,5 +1,6 @@
 /* A CUDA program driven by lines on its standard input; answers one line each. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -122,6 +123,20 @@ static double cost(launch f)
 	}
 	return best;
 }
+
+/* Never waits, and blocks all signals that can be blocked. */
+static void *spin(void *arg)
+{
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	for (volatile unsigned long n = 0;; n++)
+		if (n % 1000 == 0)
+			free(malloc(n % 5000 + 1));
+	return arg;
+}
+
+static void handled(int n) { (void)n; }
 
 /* Registered before the driver came up, so it runs after the shim has seen that the program ends. */
 static void last_call(void)
@@ -386,6 +401,14 @@ int main(int argc, char **argv)
 			dladdr(dlsym(h, "cuDeviceGetCount"), &i4);
 			printf("%s:%s %s:%s %s:%s %s\n", strrchr(i1.dli_fname, '/') + 1, i1.dli_sname, strrchr(i2.dli_fname, '/') + 1, i2.dli_sname,
 				strrchr(i3.dli_fname, '/') + 1, i3.dli_sname, strrchr(i4.dli_fname, '/') + 1);
+		} else if (!strcmp(word, "spin")) {
+			pthread_t t;
+			for (r = 0; a && !r; a--)
+				r = pthread_create(&t, NULL, spin, NULL);
+			signal(SIGUSR1, handled);
+			printf("%d\n", r);
+		} else if (!strcmp(word, "setuid")) { /* as it is: all threads have to agree */
+			printf("%d\n", setresuid(getuid(), geteuid(), -1));
 		} else if (!strcmp(word, "register")) { /* a: shared with others */
 			void *m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, (a ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
 			r = cuMemHostRegister_v2(m, 8192, 0);
