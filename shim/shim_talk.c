@@ -1200,6 +1200,10 @@ static bool obey(void)
 		close_fd(&passing_fd);
 		return failed(seq, HF_FAILED_STATE, 0, "the program is ending");
 	}
+	if (holds_all && type != HF_TYPE_PARK) { /* everything else would want one of the locks */
+		close_fd(&passing_fd);
+		return !seq || failed(seq, HF_FAILED_STATE, 0, "the program has let go of its memory");
+	}
 	if (type == HF_TYPE_MAP) {
 		if (!hf_get_map(&in, &m) || state != RELEASED) {
 			close_fd(&passing_fd);
@@ -1258,9 +1262,7 @@ static bool obey(void)
 	case HF_TYPE_PARK:
 		if (!hf_get_park(&in, &stop))
 			break;
-		if (!holds_all)
-			return failed(seq, HF_FAILED_STATE, 0, "PARK: the program has its memory");
-		return park(seq, &stop);
+		return holds_all ? park(seq, &stop) : failed(seq, HF_FAILED_STATE, 0, "PARK: the program has its memory");
 	case HF_TYPE_LEASE:
 		if (!hf_get_lease(&in, &lease))
 			break;

@@ -79,6 +79,27 @@ func TestPark(t *testing.T) {
 	p.quit()
 }
 
+// Between RELEASED and PARK the control thread holds all locks: whatever else comes then is refused or dropped.
+func TestNothingBeforePark(t *testing.T) {
+	d, p, h := attach(t)
+	p.ok("alloc 4096")
+	h.letGo()
+	for _, m := range []wire.Message{&wire.Untap{}, &wire.Ask{}, &wire.Freeze{}, &wire.Thaw{}, &wire.Release{}, &wire.MapEnd{}, &wire.Quit{}} {
+		if f, ok := h.ask(m).(*wire.Failed); !ok || f.Code != wire.FailedState {
+			t.Errorf("%v: %+v", m.Type(), f)
+		}
+	}
+	for _, m := range []wire.Message{&wire.Shared{ID: 1}, &wire.RoomMade{ID: 1}, &wire.Calm{Millis: 1}} {
+		if err := h.c.Send(0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.park(0)
+	h = d.giveBack(h)
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.quit()
+}
+
 // Who kills a parked program means it.
 func TestParkedIsKilled(t *testing.T) {
 	_, p, h := attach(t)
