@@ -4,7 +4,7 @@
 #	[COUNT=200] [SECONDS_EACH=450] bench/trust/run.sh HOLDFAST OUTDIR [PROGRAM…]
 #
 # leaves one JSON file a program in OUTDIR (jax and threads: whole processes; generate and churn: GPU memory alone), and a table. The
-# programs run side by side.
+# programs run side by side; threads@2 is another threads.
 set -u
 cd "$(dirname "$0")"
 holdfast=$1 out=$2

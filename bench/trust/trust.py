@@ -53,7 +53,7 @@ def main():
             return subprocess.Popen([a.holdfast, *argv], stdin=subprocess.DEVNULL, stdout=f, stderr=f)
 
     name = a.program
-    proc = launch("run", "--gpu=native", "--name", name, "--", sys.executable, str(HERE / "programs.py"), a.program, "--stop", str(stop))
+    proc = launch("run", "--gpu=native", "--name", name, "--", sys.executable, str(HERE / "programs.py"), a.program.partition("@")[0], "--stop", str(stop))
     wait("the first repetition", lambda: repetitions() > 2 or proc.poll() is not None)
     stalls, totals, errors, died, last, steps = [], [], [], None, None, {}
     n = 0
