@@ -16,7 +16,7 @@ import (
 )
 
 // imageVersion changes with every change to the types below.
-const imageVersion = 2
+const imageVersion = 3
 
 const imageMagic = "holdfast soft GPU process"
 
@@ -71,7 +71,7 @@ type contextImage struct {
 	Primary      bool
 	Active       bool
 	Flags        uint32
-	Limits       map[uint64]uint64
+	Limits       numbers[uint64]
 	Cache, Shmem uint64
 	Sticky       int32
 	LegacyID     uint64
@@ -123,7 +123,7 @@ type hostImage struct {
 type poolImage struct {
 	Handle     uint64
 	Dev        int
-	Attrs      map[uint64]uint64
+	Attrs      numbers[uint64]
 	Used, High uint64
 	Types      uint32
 	Imported   bool
@@ -146,7 +146,7 @@ type eventImage struct {
 type kernelImage struct {
 	Handle uint64
 	Name   string
-	Attrs  map[uint64]int32
+	Attrs  numbers[int32]
 	Kernel uint64 // of a function of a library
 }
 
@@ -191,7 +191,7 @@ type objectImage struct {
 
 type graphImage struct {
 	Handle, Origin uint64
-	Owned          map[uint64]uint64
+	Owned          numbers[uint64]
 	Owner          int // index of a node, or -1
 	Nodes          []int
 }
@@ -215,7 +215,7 @@ type nodeImage struct {
 
 type execImage struct {
 	Handle, Flags uint64
-	Owned         map[uint64]uint64
+	Owned         numbers[uint64]
 	Plan          []int
 }
 
