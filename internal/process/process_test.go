@@ -363,11 +363,11 @@ func TestAwaitEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start - 1}); err != nil {
+	if err := AwaitEnd(t.Context(), Identity{PID: cmd.Process.Pid, StartTime: start - 1}); err != nil {
 		t.Error(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start}) }()
+	go func() { ended <- AwaitEnd(t.Context(), Identity{PID: cmd.Process.Pid, StartTime: start}) }()
 	select {
 	case err := <-ended:
 		t.Fatalf("it lives, but: %v", err)
