@@ -506,6 +506,7 @@ func (c *capture) stalled(ctx context.Context) error {
 	}
 	c.t.add("calm", time.Since(start)-stood, false)
 	c.t.add("freeze", stood, true)
+	c.programs[0].Log().Debug("it stands still")
 	c.t.stall = true
 	start = time.Now().Add(-stood)
 	defer func() {

@@ -277,10 +277,15 @@ func (e *Env) goesOn(p *process.Program, flags uint32) error {
 	if err != nil {
 		p.Log().Error("the keeper keeps the record of a program that goes on", "err", err)
 	}
-	if !p.ToldAll() {
-		p.Reconnect() // now it can move what it could not export, and tell of it
+	if p.ToldAll() {
+		return nil
 	}
-	return nil
+	arrived := p.Arrived()
+	p.Reconnect() // now it can move what it could not export, and tell of it
+	if err := awaitArrival(p, arrived); err != nil {
+		return err
+	}
+	return returned(p)
 }
 
 // awaitArrival returns nil when arrived is closed, or an error when the program has ended.
