@@ -42,6 +42,7 @@ static enum { RUNNING, FROZEN, RELEASED } state;
 static uint64_t frozen_since;
 static uint32_t lease_ms; /* how long the program stays frozen when the daemon is silent; 0: without limit */
 static bool stays_shut;   /* frozen, and its memory is not whole: only a daemon may open the gate */
+static bool may_move;     /* WELCOME_MOVE */
 static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
 
 /*
@@ -672,6 +673,7 @@ static const char *call_daemon(uint32_t flags)
 {
 	static char why[128];
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	may_move = false;
 	memcpy(a.sun_path, socket_path, sizeof a.sun_path);
 	pthread_mutex_lock(&fd_lock);
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -700,6 +702,7 @@ static const char *call_daemon(uint32_t flags)
 		return n <= 0 ? "it did not welcome us" : "it speaks another version";
 	}
 	memcpy(token, w.token, sizeof token);
+	may_move = w.flags & HF_WELCOME_MOVE;
 	return NULL;
 }
 
@@ -1073,12 +1076,14 @@ static void rehome_all(bool shareable)
 			any = true;
 	}
 	pthread_mutex_unlock(&hf_mem_lock);
-	if (!any || state == FROZEN)
+	bool shut = state == FROZEN; /* nothing is inside then, and somebody may be filling this very memory */
+	if (!any || (shut && !may_move))
 		return;
 	void *what;
 	uint32_t n;
 	uint64_t deadline = hf_now() + 5000000000u;
-	if (hf_captures() || hf_gate_close(deadline) || hf_captures() || hf_sync_all(deadline, &what, &n) != CUDA_SUCCESS) {
+	if (!shut && (hf_captures() || hf_gate_close(deadline) || hf_captures() ||
+		      hf_sync_all(deadline, &what, &n) != CUDA_SUCCESS)) {
 		hf_gate_open();
 		return; /* tell_alloc names what cannot be held */
 	}
@@ -1087,7 +1092,8 @@ static void rehome_all(bool shareable)
 		if (to_rehome(b, shareable) && rehome(b) != CUDA_SUCCESS)
 			break;
 	pthread_mutex_unlock(&hf_mem_lock);
-	hf_gate_open();
+	if (!shut)
+		hf_gate_open();
 }
 
 static bool adopted(void)
@@ -1198,7 +1204,7 @@ static bool obey(void)
 	struct hf_msg_lease lease;
 	if (ending) { /* it was running then, and the driver is none of ours any more */
 		close_fd(&passing_fd);
-		return failed(seq, HF_FAILED_STATE, 0, "the program is ending");
+		return failed(seq, type == HF_TYPE_THAW ? HF_FAILED_OPEN : HF_FAILED_STATE, 0, "the program is ending");
 	}
 	if (holds_all && type != HF_TYPE_PARK) { /* everything else would want one of the locks */
 		close_fd(&passing_fd);
@@ -1243,8 +1249,10 @@ static bool obey(void)
 	case HF_TYPE_THAW:
 		if (!hf_get_thaw(&in, &w))
 			break;
+		if (state == RELEASED)
+			return failed(seq, HF_FAILED_STATE, 0, "THAW: the program has not got its memory back");
 		if (state != FROZEN)
-			return failed(seq, HF_FAILED_STATE, 0, "THAW: the program %s", state == RELEASED ? "has not got its memory back" : "is not frozen");
+			return failed(seq, HF_FAILED_OPEN, 0, "THAW: the program is not frozen");
 		CUresult r = CUDA_SUCCESS;
 		if (w.flags & HF_THAW_GLOBALS) {
 			pthread_mutex_lock(&hf_mem_lock);
@@ -1253,7 +1261,8 @@ static bool obey(void)
 		}
 		uint64_t now = hf_now(); /* the clock of another machine may be behind */
 		struct hf_msg_thawed t = { now > frozen_since ? now - frozen_since : 0 };
-		thaw();
+		if (r == CUDA_SUCCESS || !stays_shut)
+			thaw();
 		if (r != CUDA_SUCCESS)
 			return failed(seq, HF_FAILED_GLOBALS, r, "cuMemcpyDtoD: variables of the program's modules: %s", error_name(r));
 		return send_packet(buffer, hf_put_thawed(buffer, sizeof buffer, seq, &t), -1);
@@ -1266,9 +1275,11 @@ static bool obey(void)
 	case HF_TYPE_LEASE:
 		if (!hf_get_lease(&in, &lease))
 			break;
+		if (seq && state != FROZEN)
+			return failed(seq, HF_FAILED_STATE, 0, "LEASE: the program is not frozen");
 		lease_ms = lease.millis;
-		stays_shut = lease.flags & HF_LEASE_SHUT;
-		return true;
+		stays_shut = (lease.flags & HF_LEASE_SHUT) && state != RUNNING;
+		return !seq || done(seq);
 	case HF_TYPE_MAPEND:
 		if (state != RELEASED)
 			return failed(seq, HF_FAILED_STATE, 0, "MAPEND: the program has its memory");

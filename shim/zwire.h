@@ -55,6 +55,8 @@
 #define HF_HELLO_FROZEN 32u
 #define HF_LEASE_SHUT 1u
 #define HF_FAILED_PARK 11u
+#define HF_FAILED_OPEN 12u
+#define HF_WELCOME_MOVE 1u
 #define HF_TAP_RECORD 1u
 #define HF_TAP_NO_CODE 2u
 #define HF_ASK_WRITES 1u

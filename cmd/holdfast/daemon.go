@@ -15,6 +15,7 @@ import (
 	"holdfast/internal/daemon"
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/embedded"
+	"holdfast/internal/process"
 
 	"github.com/spf13/cobra"
 )
@@ -31,7 +32,7 @@ keeps that memory, does it with the arguments of this one, and lets it log to da
 --supervised it does not. Only the same user, or root, may talk to the daemon.`
 
 func (a *app) daemonVerb() *cobra.Command {
-	var keep, idle, patience time.Duration
+	var keep, idle, patience, lease time.Duration
 	var level string
 	var supervised bool
 	cmd := &cobra.Command{
@@ -46,11 +47,11 @@ func (a *app) daemonVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg := daemon.Config{Keep: keep, Idle: idle, Patience: patience, Log: log}
+			cfg := daemon.Config{Keep: keep, Idle: idle, Patience: patience, Lease: lease, Log: log}
 			if !supervised {
 				cfg.Again = []string{"daemon", "--dir", a.runtimeDir(), "--keep", keep.String(), "--idle",
 					idle.String(),
-					"--patience", patience.String(), "--log-level", level, fmt.Sprintf("--json=%t", a.json)}
+					"--patience", patience.String(), "--lease", lease.String(), "--log-level", level, fmt.Sprintf("--json=%t", a.json)}
 			}
 			return a.daemon(cmd.Context(), cfg)
 		},
@@ -59,6 +60,11 @@ func (a *app) daemonVerb() *cobra.Command {
 	cmd.Flags().DurationVar(&idle, "idle", time.Minute, "end after so long with nothing to hold (0: never)")
 	cmd.Flags().DurationVar(&patience, "patience", checkpoint.DefaultPatience,
 		"how long a failed operation waits for its program to come back; that is tried on afterwards, too")
+	// For tests: nobody else knows how long his daemon may hang.
+	cmd.Flags().DurationVar(&lease, "lease", process.DefaultLease, "how long a frozen program waits for a daemon that hangs")
+	if err := cmd.Flags().MarkHidden("lease"); err != nil {
+		panic(err)
+	}
 	cmd.Flags().BoolVar(&supervised, "supervised", false, "somebody else starts the next daemon when this one dies")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	registerValues(cmd, "log-level", "debug", "info", "warn", "error")

@@ -181,6 +181,9 @@ func CaveatName(code uint32) string {
 func checkCaveats(programs []*process.Program, flag uint32) (warnings []string, err error) {
 	for _, p := range programs {
 		for _, c := range p.Caveats() {
+			if c.Code == wire.CaveatDriverMemory && p.HoldsUntold(c.Subject) {
+				continue // the program says that it cannot export it, and an earlier daemon has left it to us
+			}
 			if c.Code == wire.CaveatGlobals && flag == wire.CaveatBlocksFull {
 				continue // the driver's own checkpoint has all variables
 			}
@@ -503,6 +506,7 @@ func (c *capture) stalled(ctx context.Context) error {
 	}
 	c.t.add("calm", time.Since(start)-stood, false)
 	c.t.add("freeze", stood, true)
+	c.programs[0].Log().Debug("it stands still")
 	c.t.stall = true
 	start = time.Now().Add(-stood)
 	defer func() {
@@ -524,7 +528,7 @@ func (c *capture) stalled(ctx context.Context) error {
 			}
 			err = errors.Join(err, bad)
 		}
-		return errors.Join(err, c.t.do("thaw", func() error { return c.env.thaw(ctx, c.programs) }))
+		return errors.Join(err, c.t.do("thaw", func() error { return c.thaw(ctx) }))
 	}
 	return c.whole(ctx)
 }
@@ -651,12 +655,25 @@ func (e *Env) thawWith(ctx context.Context, programs []*process.Program, flags u
 	return parallel(programs, func(p *process.Program) error { return open(ctx, p, flags) })
 }
 
-// open opens the gate of one program.
+// open opens the gate of one program, which may be open.
 func open(ctx context.Context, p *process.Program, flags uint32) error {
 	err := p.Thaw(ctx, flags)
-	var r *process.Refusal
-	if errors.As(err, &r) && r.Failed.Code == wire.FailedState {
-		return nil // it was open
+	if errors.Is(err, process.ErrNotFrozen) {
+		return nil
 	}
 	return err
+}
+
+// thaw opens the gates of programs that were captured frozen. One that is open by now was so too early.
+func (c *capture) thaw(ctx context.Context) error {
+	ctx, cancel := c.env.undo(ctx)
+	defer cancel()
+	return parallel(c.programs, func(p *process.Program) error {
+		err := p.Thaw(ctx, 0)
+		id := p.Identity()
+		if errors.Is(err, process.ErrNotFrozen) || errors.Is(err, process.ErrGone) && process.Alive(id.PID, id.StartTime) {
+			return fmt.Errorf("it did not stand still until its memory was captured, as when this daemon hangs: %w", err)
+		}
+		return err
+	})
 }

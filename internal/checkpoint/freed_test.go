@@ -64,6 +64,7 @@ type held struct {
 	shared  chan wire.Message // answers to SHARE
 	thawed  chan struct{}
 	freezes func() // runs before FROZEN is said
+	ran     bool   // it has gone on by itself before THAW
 }
 
 func newHeld(t *testing.T, g oneGPU) *held {
@@ -137,7 +138,11 @@ func (h *held) obey() {
 			}
 			h.c.Send(seq, &wire.Frozen{})
 		case *wire.Thaw:
-			h.c.Send(seq, &wire.Thawed{})
+			if h.ran {
+				h.c.Send(seq, &wire.Failed{Code: wire.FailedOpen, Text: "THAW: the program is not frozen"})
+			} else {
+				h.c.Send(seq, &wire.Thawed{})
+			}
 			h.thawed <- struct{}{}
 		case *wire.Shared:
 			h.shared <- m
@@ -290,6 +295,25 @@ func TestFreedBeforeTheFreeze(t *testing.T) {
 				t.Errorf("%d chunks, %d bytes; want 12 chunks", res.Chunks, res.Bytes)
 			}
 		})
+	}
+}
+
+// An image of a program that has gone on before its memory was captured is none.
+func TestRanWhileFrozen(t *testing.T) {
+	for _, mode := range allModes {
+		g := newGPU(t, 100)
+		h := newHeld(t, g)
+		h.ran = true
+		h.alloc(1, 1)
+		h.heard()
+		dir := filepath.Join(t.TempDir(), "image")
+		if _, err := g.checkpoint(t, h, Options{Dir: dir, Mode: mode}); !errors.Is(err, process.ErrNotFrozen) {
+			t.Errorf("%v: checkpoint = %v, want ErrNotFrozen", mode, err)
+		}
+		<-h.thawed
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v: the image of a failed checkpoint: %v", mode, err)
+		}
 	}
 }
 

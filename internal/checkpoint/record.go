@@ -24,7 +24,7 @@ const (
 	DoingCheckpoint = "checkpoint" // its life goes on in the process that it is
 	DoingRestore    = "restore"    // it comes from an image: if that fails it can be tried again
 	DoingSuspend    = "suspend"    // it stays released until it is resumed
-	DoingRollback   = "rollback"   // its memory is being overwritten, and it is stopped meanwhile
+	DoingRollback   = "rollback"   // its memory is being overwritten, behind a gate that stays shut
 )
 
 // A Record is what the keeper has about a program that has no memory mapped, or the wrong one: enough for
@@ -36,9 +36,9 @@ type Record struct {
 	// RootStart is when the root started. 0: a restore that has not made it yet.
 	RootStart uint64        `json:"root_start,omitempty"`
 	Image     string        `json:"image,omitempty"`
-	Filled    bool          `json:"filled,omitempty"`    // a rollback: the memory is that of the image
-	Boot      string        `json:"boot,omitempty"`      // of the kernel; in the file of a suspended program
-	ImageSum  string        `json:"image_sum,omitempty"` // of a suspend: Image.Sum of what resume has to find there
+	Trust     bool          `json:"trust,omitempty"`     // a rollback: the image may belong to another user
+	Boot      string        `json:"boot,omitempty"`      // of the kernel; in files
+	ImageSum  string        `json:"image_sum,omitempty"` // of a suspend or a rollback: Image.Sum of what has to be there
 	Allocs    []AllocRecord `json:"allocs"`
 }
 
@@ -165,16 +165,16 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 		return k.Delete(key)
 	case !process.Alive(id.PID, id.StartTime):
 		log.Info("the program has ended meanwhile", "pid", id.PID)
-		e.dropSuspended(&r)
+		e.dropRecord(&r)
 		return k.Delete(key)
 	}
 	p := process.New(id, api.StateRestoring, e.Log)
-	p.SetImage(r.Image)
 	p.SetImageSum(r.ImageSum)
 	p.Adopt(r.allocs(entry.Files))
 	if r.Doing == DoingRollback {
 		return e.endRollback(&r, p, reg)
 	}
+	p.SetImage(r.Image)
 	if err := reg.Register(p); err != nil {
 		// It has come to us by itself, so it was not released: it has its memory.
 		p.Drop()

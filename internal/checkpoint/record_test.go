@@ -155,36 +155,36 @@ func TestSuspendedFiles(t *testing.T) {
 	for _, p := range []*process.Program{lives, reused, broken} {
 		p.SetImageSum("sum")
 	}
-	if err := e.saveSuspended([]*process.Program{lives}, "/img"); err != nil {
+	if err := e.saveRecords([]*process.Program{lives}, Record{Doing: DoingSuspend, Image: "/img"}); err != nil {
 		t.Fatal(err)
 	}
 	other := reused.Identity()
 	other.StartTime-- // it was a process before that one
 	before := process.New(other, "", e.Log)
 	before.SetImageSum("sum")
-	if err := e.saveSuspended([]*process.Program{before}, "/img"); err != nil {
+	if err := e.saveRecords([]*process.Program{before}, Record{Doing: DoingSuspend, Image: "/img"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.saveSuspended([]*process.Program{broken}, "/img"); err != nil {
+	if err := e.saveRecords([]*process.Program{broken}, Record{Doing: DoingSuspend, Image: "/img"}); err != nil {
 		t.Fatal(err)
 	}
 	name := func(p *process.Program) string {
-		return filepath.Join(e.Dir, suspendedDir, key(p.Identity().Token)+".json")
+		return filepath.Join(e.Dir, recordsDir, key(p.Identity().Token)+".json")
 	}
 	if err := os.WriteFile(name(broken), []byte(`{"doing":"suspend"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(name(lives), filepath.Join(e.Dir, suspendedDir, strings.Repeat("0", 32)+".json")); err != nil {
+	if err := os.Symlink(name(lives), filepath.Join(e.Dir, recordsDir, strings.Repeat("0", 32)+".json")); err != nil {
 		t.Fatal(err)
 	}
 	runs := newProgram(t, sleeper(t, nil)) // it came back by itself
 	runs.SetState(api.StateRunning)
 	runs.SetImageSum("sum")
-	if err := e.saveSuspended([]*process.Program{runs}, "/img"); err != nil {
+	if err := e.saveRecords([]*process.Program{runs}, Record{Doing: DoingSuspend, Image: "/img"}); err != nil {
 		t.Fatal(err)
 	}
 	var found []int
-	e.RecoverSuspended(Registry{
+	e.RecoverRecords(Registry{
 		Register: func(p *process.Program) error {
 			if p.Identity().PID == runs.Identity().PID {
 				return errors.New("it is here")
@@ -207,11 +207,11 @@ func TestSuspendedFiles(t *testing.T) {
 	if err := os.Chmod(name(lives), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e.eachSuspended(func(r *Record) { t.Errorf("read from a file that is open to others: %+v", r) })
-	if err := os.Chmod(filepath.Join(e.Dir, suspendedDir), 0o755); err != nil {
+	e.eachRecord(func(r *Record) { t.Errorf("read from a file that is open to others: %+v", r) })
+	if err := os.Chmod(filepath.Join(e.Dir, recordsDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.saveSuspended([]*process.Program{lives}, "/img"); err == nil {
+	if err := e.saveRecords([]*process.Program{lives}, Record{Doing: DoingSuspend, Image: "/img"}); err == nil {
 		t.Error("written into a directory that is open to others")
 	}
 }

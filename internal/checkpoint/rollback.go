@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"holdfast/internal/criu"
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/process"
@@ -29,6 +25,9 @@ type RollbackResult struct {
 // taken from, which live on. Memory allocated since then is left alone; memory
 // freed since then is a refusal. Before anything is overwritten, every chunk of the image
 // has been read and found right. With trust the image may belong to another user.
+//
+// Programs may be among them that stand behind a shut gate ([process.Program.Shut]) because an earlier rollback was not
+// finished: of these the image must have all that may be half overwritten.
 func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool,
 	progress Progress) (*RollbackResult, error) {
 	im, err := openImage(dir, trust)
@@ -36,127 +35,271 @@ func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir str
 		return nil, err
 	}
 	defer im.Close()
+	if err := staysShut(programs); err != nil {
+		return nil, err
+	}
 	if _, err := checkCaveats(programs, wire.CaveatBlocksGPUOnly); err != nil {
 		return nil, err
 	}
 	var t timeline
-	if err := t.do("verify", func() error {
-		problems, err := im.VerifyChunks(ctx, func(done, total uint64) { progress("verify", done, total) })
-		if err == nil && len(problems) > 0 {
-			err = fmt.Errorf("image %s is damaged: %s", dir, problems[0])
-		}
-		return err
-	}); err != nil {
+	if err := t.do("verify", func() error { return verifyChunks(ctx, im, dir, progress) }); err != nil {
 		return nil, err
 	}
-	res := &RollbackResult{}
+	r := &rollback{env: e, im: im, dir: dir, trust: trust, programs: programs, t: &t, progress: progress}
+	for _, p := range programs {
+		if !p.Shut() {
+			r.frozen = append(r.frozen, p)
+		} else if err := p.WaitAdopted(ctx); err != nil {
+			return nil, err
+		}
+	}
 	t.stall = true
 	start := time.Now()
-	if err := t.do("freeze", func() error { return e.freeze(ctx, programs, DefaultTimeout) }); err != nil {
+	if err := t.do("freeze", func() error { return e.freeze(ctx, r.frozen, DefaultTimeout) }); err != nil {
 		return nil, err
 	}
-	var fills []*deviceFill
-	if res.Warnings, err = checkCaveats(programs, wire.CaveatBlocksGPUOnly); err == nil { // nothing has come in between
-		fills, err = e.match(programs, im.Manifest, res, false)
-	}
-	defer func() {
-		for _, d := range fills {
-			for _, r := range d.regions {
-				r.Close()
-			}
-		}
-	}()
-	var flags uint32
-	if err == nil {
-		flags = wire.ThawGlobals
-		err = e.overwrite(programs, dir, &t, func() (err error) {
-			res.BytesFilled, err = fillAll(context.WithoutCancel(ctx), fills, im, progress)
-			return err
-		})
-	}
-	var ruined *ruinedError
-	if errors.As(err, &ruined) {
+	err = r.run(ctx)
+	r.res.Stall, r.res.Steps = time.Since(start), t.steps
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		flags = 0
-	}
-	err = errors.Join(err, t.do("thaw", func() error { return e.thawWith(ctx, programs, flags) }),
-		e.unkeepAll(programs))
-	res.Stall, res.Steps = time.Since(start), t.steps
-	return res, err
+	return &r.res, nil
 }
 
-// ruinedError is a rollback that could be neither finished nor undone.
-type ruinedError struct{ cause error }
-
-func (r *ruinedError) Error() string {
-	return "the memory was half overwritten, so the program was ended: " + r.cause.Error()
+func verifyChunks(ctx context.Context, im *image.Image, dir string, progress Progress) error {
+	problems, err := im.VerifyChunks(ctx, func(done, total uint64) { progress("verify", done, total) })
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("image %s is damaged: %s", dir, problems[0])
+	}
+	return err
 }
 
-func (r *ruinedError) Unwrap() error { return r.cause }
-
-// stopLimit bounds how long a program may take to stop, all threads of it.
-const stopLimit = 10 * time.Second
-
-// overwrite runs fill over frozen programs. Should we die, a frozen program opens its gate by itself, and must not
-// run with memory that is half of each: so meanwhile its process is stopped, and the keeper's record says so. The
-// next daemon finishes what we have begun (endRollback). An error other than a *ruinedError says that nothing was
-// overwritten.
-func (e *Env) overwrite(programs []*process.Program, dir string, t *timeline, fill func() error) error {
-	if err := t.do("keep", func() error { return e.keepAll(programs, DoingCheckpoint) }); err != nil {
-		return err
-	}
-	goOn := func() error {
-		return parallel(programs, func(p *process.Program) error {
-			return criu.Continue(p.Identity().PID,
-				p.Identity().StartTime)
-		})
-	}
-	err := t.do("stop", func() error {
-		return parallel(programs, func(p *process.Program) error {
-			return criu.Stop(p.Identity().PID,
-				p.Identity().StartTime, stopLimit)
-		})
-	})
-	if err == nil {
-		err = e.keepRollback(programs, dir, false)
-	}
-	if err != nil {
-		return errors.Join(err, goOn())
-	}
-	// Once begun it is finished: half of an image is worse than either.
-	err = t.do("fill", fill)
-	if err != nil {
-		e.Log.Warn("the memory of a program is half overwritten; it is tried again", "pid",
-			programs[0].Identity().PID, "err", err)
-		err = fill()
-	}
-	if err == nil {
-		err = e.keepRollback(programs, dir, true)
-	}
-	if err == nil {
-		err = goOn()
-	}
-	if err == nil {
-		return nil
-	}
+// staysShut refuses programs that would run with half of their memory if we died.
+func staysShut(programs []*process.Program) error {
 	for _, p := range programs {
-		id := p.Identity()
-		err = errors.Join(err, criu.Kill(id.PID, id.StartTime, stopLimit))
-	}
-	return &ruinedError{errors.Join(err, e.unkeepAll(programs))}
-}
-
-func (e *Env) keepRollback(programs []*process.Program, dir string, filled bool) error {
-	root := programs[0].Identity()
-	for _, p := range programs {
-		if err := e.keep(p, Record{Doing: DoingRollback, Root: root.PID, RootStart: root.StartTime, Image: dir,
-			Filled: filled}); err != nil {
-			return err
+		if p.Conversing() && !p.StaysShut() {
+			return refusef("restore a whole image of it instead",
+				"process %d comes from an image of an older holdfast: it would go on with half of its memory if this daemon died",
+				p.Identity().PID)
 		}
 	}
 	return nil
+}
+
+// rollback is one under way, of programs that stand still.
+type rollback struct {
+	env      *Env
+	im       *image.Image
+	dir      string
+	trust    bool
+	programs []*process.Program
+	frozen   []*process.Program // by us: they go on if it comes to nothing. The others stay shut then
+	t        *timeline
+	progress Progress
+	res      RollbackResult
+}
+
+// run overwrites the memory and lets the programs go on. After an error they go on with what they had, or, after one
+// that is a *HalfError, stay where they are.
+func (r *rollback) run(ctx context.Context) (err error) {
+	var fills []*deviceFill
+	defer func() { closeFills(fills) }()
+	r.res.Warnings, err = checkCaveats(r.programs, wire.CaveatBlocksGPUOnly) // nothing has come in between
+	if err == nil {
+		fills, err = r.env.match(r.programs, r.im.Manifest, &r.res, false)
+	}
+	if err == nil {
+		err = r.coversHalf()
+	}
+	if err == nil {
+		err = r.shut(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, r.t.do("thaw", func() error { return r.env.goOn(r.frozen, 0) }))
+	}
+	// Once begun it is finished: half of an image is worse than either.
+	err = r.t.do("fill", func() error {
+		return r.env.twice(r.programs[0], func() (err error) {
+			r.res.BytesFilled, err = fillAll(context.WithoutCancel(ctx), fills, r.im, r.progress)
+			return err
+		})
+	})
+	if err == nil {
+		err = r.t.do("thaw", func() error { return r.env.goOn(r.programs, wire.ThawGlobals) })
+	}
+	return half(r.programs, err)
+}
+
+// coversHalf refuses an image that lacks what an earlier rollback may have half overwritten, if that was to another
+// image.
+func (r *rollback) coversHalf() error {
+	for _, p := range r.programs {
+		if !p.Shut() || p.ImageSum() == r.im.Sum() {
+			continue
+		}
+		have := map[uint64]bool{}
+		for _, mr := range r.im.Manifest.Regions {
+			if r.im.Manifest.Programs[mr.Program].Token == p.Identity().Token {
+				have[mr.ID] = true
+			}
+		}
+		for _, a := range p.Allocs() {
+			if !have[a.ID] {
+				return refusef("roll back to the image of the rollback that was cut short, or a later one",
+					"process %d has %d bytes at %#x that may be half overwritten, and they are not in %s",
+					p.Identity().PID, a.Size, a.VA, r.dir)
+			}
+		}
+	}
+	return nil
+}
+
+// shutLimit bounds how long a frozen program may take to answer.
+const shutLimit = 10 * time.Second
+
+// shut makes it safe to overwrite the memory: should we die, the gates stay shut, and the next daemon knows what is to be
+// done. After an error nothing may be overwritten.
+func (r *rollback) shut(ctx context.Context) error {
+	err := r.t.do("keep", r.keep)
+	if err != nil {
+		return err
+	}
+	return r.t.do("shut", func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
+		defer cancel()
+		return parallel(r.programs, func(p *process.Program) error {
+			p.SetStuck("")
+			err := p.KeepShut(ctx)
+			if err == nil {
+				p.Log().Debug("it is being overwritten", "image", r.dir)
+			}
+			return err
+		})
+	})
+}
+
+func (r *rollback) keep() error {
+	root := r.programs[0].Identity()
+	rec := Record{Doing: DoingRollback, Root: root.PID, RootStart: root.StartTime, Image: r.dir, Trust: r.trust}
+	for _, p := range r.programs {
+		p.SetImageSum(r.im.Sum())
+		if err := r.env.keep(p, rec); err != nil {
+			return err
+		}
+	}
+	return r.env.saveRecords(r.programs, rec)
+}
+
+// A HalfError is a rollback that could not be finished: some of its programs stand behind a shut gate.
+type HalfError struct{ cause error }
+
+func (h *HalfError) Error() string {
+	return "the memory is half overwritten, so the program does not go on (" + halfRemedy + "): " + h.cause.Error()
+}
+
+func (h *HalfError) Unwrap() error { return h.cause }
+
+const halfRemedy = "roll it back again, to this image or another one, or end it"
+
+// half makes a *HalfError of err if any program stays shut for it, and has ps say so.
+func half(programs []*process.Program, err error) error {
+	var late *NotBackError
+	if err == nil || errors.As(err, &late) {
+		return err
+	}
+	stays := false
+	for _, p := range programs {
+		if id := p.Identity(); p.Shut() && process.Alive(id.PID, id.StartTime) {
+			stays = true
+			p.SetStuck("a rollback was not finished: " + halfRemedy)
+			p.Log().Error("its memory is half overwritten, and its gate stays shut: "+halfRemedy, "err", err)
+		}
+	}
+	if stays {
+		return &HalfError{err}
+	}
+	return err
+}
+
+// twice runs what must not stay half done, and once more if it fails.
+func (e *Env) twice(p *process.Program, fill func() error) error {
+	err := fill()
+	if err != nil {
+		p.Log().Warn("the memory of a program is half overwritten; it is tried again", "err", err)
+		err = fill()
+	}
+	return err
+}
+
+// goOn opens the gates of programs that were rolled back, or were to be, however long that takes; only the wait for it is
+// bounded, and ends with a *NotBackError.
+func (e *Env) goOn(programs []*process.Program, flags uint32) error {
+	if len(programs) == 0 {
+		return nil
+	}
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = parallel(programs, func(p *process.Program) error { return e.goesOn(p, flags) })
+	}()
+	limit := time.NewTimer(e.patience())
+	defer limit.Stop()
+	select {
+	case <-done:
+		return err
+	case <-limit.C:
+		return &NotBackError{programs[0].Identity().PID, done}
+	}
+}
+
+// goesOn returns when a program runs, is gone, or says why it cannot go on; then it stays shut, and is still with the keeper. A
+// conversation may break off meanwhile: the program comes back and says how it stands.
+func (e *Env) goesOn(p *process.Program, flags uint32) error {
+	for {
+		arrived := p.Arrived()
+		err := p.Thaw(context.Background(), flags)
+		if err == nil || errors.Is(err, process.ErrNotFrozen) {
+			break
+		}
+		var refused *process.Refusal
+		if errors.As(err, &refused) {
+			return err
+		}
+		p.Log().Warn("a program does not go on yet", "err", err)
+		if gone := awaitArrival(p, arrived); gone != nil {
+			return gone
+		}
+	}
+	p.SetImageSum("")
+	e.removeRecord(p.Identity().Token)
+	err := e.unkeepAll([]*process.Program{p})
+	if err != nil {
+		p.Log().Error("the keeper keeps the record of a program that goes on", "err", err)
+	}
+	if p.ToldAll() {
+		return nil
+	}
+	arrived := p.Arrived()
+	p.Reconnect() // now it can move what it could not export, and tell of it
+	if err := awaitArrival(p, arrived); err != nil {
+		return err
+	}
+	return returned(p)
+}
+
+// awaitArrival returns nil when arrived is closed, or an error when the program has ended.
+func awaitArrival(p *process.Program, arrived <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	select {
+	case <-arrived:
+		return nil
+	case err := <-ended:
+		return errors.Join(fmt.Errorf("process %d: %w", p.Identity().PID, process.ErrGone), err)
+	}
 }
 
 func (e *Env) unkeepAll(programs []*process.Program) (err error) {
@@ -168,78 +311,95 @@ func (e *Env) unkeepAll(programs []*process.Program) (err error) {
 	return err
 }
 
-// endRollback finishes a rollback that was cut short, or ends the program where that cannot be done. p is made of r.
-func (e *Env) endRollback(r *Record, p *process.Program, reg Registry) error {
-	id := r.Identity
-	// Copies of variables reach the variables by the program's own hand, with the THAW that never came.
-	mirrors := slices.ContainsFunc(r.Allocs, func(a AllocRecord) bool { return a.Kind == wire.KindMirror })
-	whole := r.Filled && !mirrors
-	if !whole && (mirrors || !criu.Stopped(id.PID, id.StartTime)) {
-		p.Drop()
-		p.Log().Error("a rollback was cut short, with part of its memory as it was; it is ended", "image", r.Image)
-		err := criu.Kill(id.PID, id.StartTime, stopLimit)
-		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
+// recoverRollback takes up a rollback of which no keeper knows, unless one did.
+func (e *Env) recoverRollback(r *Record, reg Registry) {
+	q := reg.Lookup(r.Identity.PID)
+	switch {
+	case q == nil:
+		// It has no memory as far as we know: the program is asked to tell of all of it.
+		p := process.New(r.Identity, api.StateRestoring, e.Log)
+		p.SetImageSum(r.ImageSum)
+		if err := e.endRollback(r, p, reg); err != nil {
+			p.Log().Error("a rollback was cut short and is not finished", "err", err)
 		}
-		return e.unkeep(p)
+	case q.Identity().Token == r.Identity.Token && q.State() == api.StateRunning:
+		e.dropRecord(r)
 	}
-	if err := reg.Register(p); err != nil { // it is not stopped any more, and whole
-		p.Drop()
-		return e.unkeep(p)
-	}
+}
+
+// endRollback finishes a rollback that was cut short. p is made of r. Programs that say that they are shut are not let in
+// before this has returned.
+func (e *Env) endRollback(r *Record, p *process.Program, reg Registry) error {
 	p.TryLock() // it is new: nobody else has it
-	go e.finishRollback(p, r, whole, reg)
+	if err := reg.Register(p); err != nil {
+		// It has come by itself, and was let in: it was not shut yet, or not any more, and is whole.
+		p.Drop()
+		e.dropRecord(r)
+		return e.unkeep(p)
+	}
+	go e.finishRollback(p, r, reg)
 	return nil
 }
 
-// finishRollback fills the memory of a stopped program, unless that has been done, and lets it run: its gate opens by
-// itself.
-func (e *Env) finishRollback(p *process.Program, r *Record, whole bool, reg Registry) {
+// finishRollback waits for a program, and fills its memory if it says that it is shut.
+func (e *Env) finishRollback(p *process.Program, r *Record, reg Registry) {
 	defer p.Unlock()
-	id := p.Identity()
-	var err error
-	if !whole {
-		err = e.refill(p, r.Image)
+	err := returned(p)
+	if err == nil && p.Shut() {
+		err = e.twice(p, func() error { return e.refill(p, r) })
 	}
 	if err == nil {
-		err = e.unkeep(p)
+		err = e.goesOn(p, wire.ThawGlobals)
 	}
-	if err == nil {
-		err = criu.Continue(id.PID, id.StartTime)
-	}
-	if err == nil {
+	switch id := p.Identity(); {
+	case err == nil:
 		p.SetState(api.StateRunning)
-		p.Log().Info("rolled back, after the death of an earlier daemon", "image", r.Image)
-		return
+		p.Log().Info("a rollback was cut short by the death of an earlier daemon; it is done now", "image", r.Image)
+	case process.Alive(id.PID, id.StartTime):
+		half([]*process.Program{p}, err)
+	default:
+		reg.Gone(p)
 	}
-	p.Log().Error("a rollback was cut short and could not be finished; its program is ended", "image", r.Image, "err",
-		err)
-	if err := errors.Join(criu.Kill(id.PID, id.StartTime, stopLimit), e.unkeep(p)); err != nil {
-		p.Log().Error("it could not be ended", "err", err)
-	}
-	reg.Gone(p)
 }
 
-// refill gives a program the memory of an image that was taken of it.
-func (e *Env) refill(p *process.Program, dir string) error {
-	im, err := image.Open(dir)
+// returned waits until a program has come by itself and told its memory, or is gone.
+func returned(p *process.Program) error {
+	for {
+		arrived := p.Arrived()
+		if p.Conversing() && p.WaitAdopted(context.Background()) == nil {
+			return nil
+		}
+		if err := awaitArrival(p, arrived); err != nil {
+			return err
+		}
+	}
+}
+
+// refill gives a program the memory of the image that it was being rolled back to.
+func (e *Env) refill(p *process.Program, r *Record) error {
+	im, err := openImage(r.Image, r.Trust)
 	if err != nil {
 		return err
 	}
 	defer im.Close()
+	if im.Sum() != r.ImageSum {
+		return fmt.Errorf("%s holds another image by now (manifest %.16s, not %.16s)", r.Image, im.Sum(), r.ImageSum)
+	}
 	fills, err := e.match([]*process.Program{p}, im.Manifest, &RollbackResult{}, true)
-	defer func() {
-		for _, d := range fills {
-			for _, r := range d.regions {
-				r.Close()
-			}
-		}
-	}()
+	defer func() { closeFills(fills) }()
 	if err != nil {
 		return err
 	}
 	_, err = fillAll(context.Background(), fills, im, nil)
 	return err
+}
+
+func closeFills(fills []*deviceFill) {
+	for _, d := range fills {
+		for _, r := range d.regions {
+			r.Close()
+		}
+	}
 }
 
 // match finds the region of every allocation that the image has. With some it leaves out those of other programs.

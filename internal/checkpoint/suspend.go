@@ -90,7 +90,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	fail := func(err error) (*SuspendResult, error) {
 		for i, p := range programs {
 			p.SetImage(before[i])
-			e.removeSuspended(p.Identity().Token)
+			e.removeRecord(p.Identity().Token)
 		}
 		switch {
 		case c.w == nil:
@@ -136,7 +136,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 			}
 		}
 		if c.w != nil {
-			if err := e.saveSuspended(programs, dir); err != nil {
+			if err := e.saveRecords(programs, Record{Doing: DoingSuspend, Image: dir}); err != nil {
 				return err
 			}
 		}

@@ -191,51 +191,6 @@ func Resume(pid int, start uint64) error {
 	return first
 }
 
-// Stop stops one process, that of number pid which started at start, and returns when none of its threads runs any
-// more. If that takes longer than the timeout it runs on.
-func Stop(pid int, start uint64, timeout time.Duration) error {
-	fd, err := hold(pid, start)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil {
-		return fmt.Errorf("stop process %d: %w", pid, err)
-	}
-	for deadline := time.Now().Add(timeout); !Stopped(pid, start); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-			return fmt.Errorf("process %d does not stop within %v", pid, timeout)
-		}
-	}
-	return nil
-}
-
-// Stopped reports whether all threads of a process are stopped.
-func Stopped(pid int, start uint64) bool {
-	if s, err := readStat(procPath(pid, "stat")); err != nil || s.start != start {
-		return false
-	}
-	list := threads(pid)
-	for _, t := range list {
-		s, err := readStat(procPath(pid, "task/"+strconv.Itoa(t)+"/stat"))
-		if err == nil && !strings.ContainsRune("TtZX", rune(s.state)) {
-			return false
-		}
-	}
-	return len(list) > 0
-}
-
-// Continue lets one process run on that Stop has stopped.
-func Continue(pid int, start uint64) error {
-	fd, err := hold(pid, start)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-}
-
 // Kill ends a whole tree, root first so that it starts nothing anew, and waits until every process is gone or a
 // zombie (which its parent must reap), at most for the timeout. Its root is the process that started at start; if
 // that has ended, or start is not known (0), nothing is killed and the error says so.

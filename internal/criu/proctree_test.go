@@ -32,6 +32,7 @@ func TestKillOnlyWhoIsMeant(t *testing.T) {
 	if err := Resume(pid, s.start+1); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("resume with the start of another process: %v", err)
 	}
+	killOne(procStat{pid: pid, start: s.start - 1})
 	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state == 'Z' {
 		t.Fatalf("it is not alive: %v", err)
 	}
@@ -94,25 +95,4 @@ func TestBorn(t *testing.T) {
 	if err != nil || len(born) != 1 || born[0] != s.start {
 		t.Errorf("born at %v, started at %d (%v)", born, s.start, err)
 	}
-}
-
-// A stopped process runs no further until it is continued.
-func TestStop(t *testing.T) {
-	p := start(t, [3]*os.File{}, "threads=4", "memory=8")
-	p.tick()
-	s, err := readStat(procPath(p.pid, "stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Stop(p.pid, s.start-1, time.Second); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("another process: %v", err)
-	}
-	if err := Stop(p.pid, s.start, 10*time.Second); err != nil || !Stopped(p.pid, s.start) {
-		t.Errorf("not stopped: %v", err)
-	}
-	if err := Continue(p.pid, s.start); err != nil {
-		t.Fatal(err)
-	}
-	p.drain()
-	p.tick()
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // RestoreOptions says what to restore.
@@ -267,10 +269,10 @@ func sweep(items []pstreeItem) error {
 				continue
 			}
 			if s.ppid == os.Getpid() && it.pid == root {
-				syscall.Kill(root, syscall.SIGKILL)
+				killOne(s)
 				syscall.Wait4(root, nil, syscall.WNOHANG, nil)
 			} else if s.state != 'Z' {
-				syscall.Kill(it.pid, syscall.SIGKILL)
+				killOne(s)
 			} else {
 				continue // init's to reap
 			}
@@ -283,5 +285,13 @@ func sweep(items []pstreeItem) error {
 			return fmt.Errorf("processes %s are left and do not end", strings.Join(left, ", "))
 		}
 		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// killOne ends the process that s was read of, if it has not ended yet: by now somebody else may have its number.
+func killOne(s procStat) {
+	if fd, err := hold(s.pid, s.start); err == nil {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
 	}
 }

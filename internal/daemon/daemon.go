@@ -56,6 +56,7 @@ type Config struct {
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
 	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
 	Patience   time.Duration // how long a client waits for programs that do not come back; 0: as usual
+	Lease      time.Duration // how long a frozen program waits for a daemon that hangs; 0: as usual
 	Again      []string      // arguments with which the keeper starts the next daemon; none: it does not
 	Log        *slog.Logger
 }
@@ -69,6 +70,8 @@ type Daemon struct {
 	started time.Time
 	criu    func() (*criu.Tool, error)
 	fills   sync.WaitGroup // restores on demand that are not finished
+
+	recovered chan struct{} // closed when what an earlier daemon has left is known
 
 	mu       sync.Mutex
 	programs map[int]*process.Program // by PID
@@ -114,7 +117,7 @@ func Run(ctx context.Context, cfg Config) error {
 		criu:     sync.OnceValues(func() (*criu.Tool, error) { return findCRIU(cfg) }),
 		programs: map[int]*process.Program{},
 		kept:     map[[16]byte]*keptMemory{}, exits: map[int]*exit{},
-		activity: make(chan struct{}, 1), stop: stop,
+		activity: make(chan struct{}, 1), stop: stop, recovered: make(chan struct{}),
 	}
 	shims, err := d.listen(ShimSocket, "unixpacket")
 	if err != nil {
@@ -123,6 +126,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer shims.Close()
 	go d.acceptShims(patient{shims, d.log}) // what recoverKept wakes comes back there
 	d.recoverKept()
+	close(d.recovered)
 	apis, err := d.listen(APISocket, "unix")
 	if err != nil {
 		return err
@@ -251,18 +255,22 @@ func (d *Daemon) converse(conn *wire.Conn) {
 		d.log.Warn("program refused: no HELLO of this protocol", "pid", cred.Pid)
 		return
 	}
+	if hello.Flags&wire.HelloFrozen != 0 {
+		<-d.recovered // an earlier daemon knew what is to become of it
+	}
 	p, err := d.admit(hello, int(cred.Pid))
 	if err != nil {
 		wire.CloseAll(fds)
 		d.log.Warn("program refused", "pid", cred.Pid, "name", hello.Name, "err", err)
 		return
 	}
+	p.SetLease(d.cfg.Lease)
 	if err := p.Attach(conn, hello, fds[0]); err != nil {
 		d.log.Warn("program refused", "pid", cred.Pid, "name", hello.Name, "err", err)
 		return
 	}
 	p.Log().Info("held", "flags", hello.Flags, "gpu", gpuName(hello.GPU))
-	if hello.Flags&wire.HelloReadopt != 0 {
+	if hello.Flags&wire.HelloReadopt != 0 && !p.Shut() {
 		d.readopted(p)
 	}
 	if err := p.Serve(d.room); err != nil {
@@ -334,6 +342,11 @@ func (d *Daemon) admit(h *wire.Hello, pid int) (*process.Program, error) {
 		p = process.New(id, api.StateRunning, d.log)
 		d.programs[pid] = p
 	}
+	if h.Flags&wire.HelloFrozen != 0 && p.State() == api.StateRunning { // else somebody is busy with it, or knows of it
+		p.SetState(api.StateRestoring)
+		p.SetStuck(lostRecord)
+		p.Log().Error("its gate stays shut: " + lostRecord)
+	}
 	return p, nil
 }
 
@@ -347,33 +360,62 @@ func (d *Daemon) uniqueName(name string, pid int) string {
 	return name
 }
 
-// conversationOver decides what the end of a conversation means: a released
-// program comes back, a dead one is forgotten or kept.
+// What ps and the log say of a program that stands behind a shut gate, and of which nothing else is known.
+const (
+	shutRemedy = "roll it back to an image that has all its memory (holdfast rollback), or end it"
+	lostRecord = "its memory may be half overwritten: a rollback or restore was cut short, and what was known of that is lost; " +
+		shutRemedy
+)
+
+// conversationOver waits for what the end of a conversation means: the program comes back, because it was released or its
+// daemon hung, or it has ended and is forgotten or kept. One that lives and cannot come back is held no longer either.
 func (d *Daemon) conversationOver(p *process.Program) {
-	id := p.Identity()
-	if p.State() != api.StateRunning && process.Alive(id.PID, id.StartTime) {
-		return // released: the operation under way looks after it
-	}
-	// The socket closes a moment before the process is a zombie.
-	for i := 0; i < 100 && process.Alive(id.PID, id.StartTime); i++ {
-		time.Sleep(10 * time.Millisecond)
-		if d.hasConversation(p) {
-			return
-		}
+	arrived := p.Arrived()
+	if p.Conversing() || !d.leaves(p, arrived) {
+		return
 	}
 	p.MarkEnded()
-	if !p.TryLock() {
-		return // the operation under way finds out and cleans up
+	for !p.Forgotten() {
+		if p.TryLock() {
+			d.forget(p)
+			p.Unlock()
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // the operation under way may find out first, and forget it
 	}
-	defer p.Unlock()
-	d.forget(p)
 }
 
-func (d *Daemon) hasConversation(p *process.Program) bool { return p.Conversing() }
+// leaves reports, when that is known, whether a program without a conversation is gone, and not back.
+func (d *Daemon) leaves(p *process.Program, arrived <-chan struct{}) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-arrived:
+			return false
+		case err := <-ended:
+			if err != nil {
+				p.Log().Error("the end of a program would not be noticed", "err", err)
+			}
+			return err == nil
+		case <-look.C:
+			if p.State() == api.StateRunning && !p.MayReturn() {
+				return true
+			}
+		}
+	}
+}
 
 // forget drops a program that is gone; its memory is kept for a while if there is
 // an image to restore it from, unless it came to its own end.
 func (d *Daemon) forget(p *process.Program) {
+	if !p.Forget() {
+		return
+	}
 	id := p.Identity()
 	d.mu.Lock()
 	k, last := d.keep, true
@@ -561,6 +603,9 @@ func (d *Daemon) list() []api.Process {
 		}
 		for _, c := range p.Caveats() {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text, Fatal: c.Flags&wire.CaveatBlocksFull != 0})
+		}
+		if why := p.Stuck(); why != "" {
+			a.Caveats = append(a.Caveats, api.Caveat{Code: "half-restored", Text: why, Fatal: true})
 		}
 		if why := p.Unfollowed(); why != "" {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: "not-followed", Text: why})

@@ -166,6 +166,7 @@ func (d *Daemon) register(p *process.Program) error {
 
 func (d *Daemon) unregister(p *process.Program) {
 	p.MarkEnded()
+	p.Forget() // nothing of it is kept
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if pid := p.Identity().PID; d.programs[pid] == p {
@@ -272,11 +273,11 @@ func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
 // watchSuspended cleans up after a program that ends while it is suspended: it has no conversation whose end would
 // tell.
 func (d *Daemon) watchSuspended(p *process.Program) {
-	if err := process.AwaitEnd(p.Identity()); err != nil {
+	if err := process.AwaitEnd(context.Background(), p.Identity()); err != nil {
 		p.Log().Error("the end of a suspended program would not be noticed", "err", err)
 		return
 	}
-	for p.State() == api.StateSuspended && d.has(p) {
+	for p.State() == api.StateSuspended && !p.Forgotten() {
 		if p.TryLock() {
 			p.MarkEnded()
 			d.forget(p)
@@ -285,12 +286,6 @@ func (d *Daemon) watchSuspended(p *process.Program) {
 		}
 		time.Sleep(10 * time.Millisecond) // an operation fails just now
 	}
-}
-
-func (d *Daemon) has(p *process.Program) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.programs[p.Identity().PID] == p
 }
 
 // recoverKept takes up what an earlier daemon left: with the keeper, and of suspended programs in files.
@@ -317,5 +312,5 @@ func (d *Daemon) recoverKept() {
 			d.log.Error("the keeper cannot be asked", "err", err)
 		}
 	}
-	d.env().RecoverSuspended(reg)
+	d.env().RecoverRecords(reg)
 }

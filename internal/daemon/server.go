@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -219,8 +220,23 @@ func (d *Daemon) env() *checkpoint.Env {
 	}
 }
 
+// shut reports whether a program, whose lock is held, stands behind a shut gate and nobody else is busy with it.
+func shut(p *process.Program) bool { return p.State() == api.StateRestoring && p.Shut() }
+
+// settle sets the state of a program after an operation. One whose gate is still shut does not run.
+func (d *Daemon) settle(p *process.Program, next string) {
+	if !p.Shut() {
+		p.SetState(next)
+		return
+	}
+	p.SetState(api.StateRestoring)
+	if p.Stuck() == "" {
+		p.SetStuck("its memory may be half overwritten; " + shutRemedy)
+	}
+}
+
 // lockGroup takes the operation locks of all held programs of a process tree, which must be running (or in the state
-// that from says), and sets their state. done ends the operation, with its error: it puts the state back unless the
+// that from says first; StateRestoring there lets in those that stand behind a shut gate), and sets their state. done ends the operation, with its error: it puts the state back unless the
 // operation has set another. Programs that are still on their way back stay locked until they are there.
 func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program,
 	done func(error), err error) {
@@ -244,7 +260,7 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 	unlock := func(state, next string) {
 		for _, q := range group {
 			if q.State() == state {
-				q.SetState(next)
+				d.settle(q, next)
 			}
 			if id := q.Identity(); !process.Alive(id.PID, id.StartTime) {
 				q.MarkEnded()
@@ -272,11 +288,15 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 		}()
 	}
 	for _, q := range group {
-		if s := q.State(); s != want {
+		if s := q.State(); s != want && !(shut(q) && slices.Contains(from, api.StateRestoring)) {
+			err := &api.Error{Code: "busy", Message: fmt.Sprintf("process %d is %s, not %s", q.Identity().PID, s, want)}
+			if shut(q) {
+				err.Remedy = q.Stuck()
+			}
 			for _, r := range group {
 				r.Unlock()
 			}
-			return nil, nil, &api.Error{Code: "busy", Message: fmt.Sprintf("process %d is %s, not %s", q.Identity().PID, s, want)}
+			return nil, nil, err
 		}
 	}
 	for _, q := range group {
@@ -324,7 +344,7 @@ func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
-	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring)
+	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateRunning, api.StateRestoring)
 	if err != nil {
 		return nil, err
 	}

@@ -1,84 +1,144 @@
 package process
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"holdfast/internal/wire"
 )
 
-// A frozen program waits for its daemon, but not for ever: one that hangs, or is stopped, costs the operation that it was busy
-// with, not the program. So the program opens its gate when it has heard nothing for leaseTime; we say something every renewTime.
-const (
-	leaseTime = 15 * time.Second
-	renewTime = 3 * time.Second
-)
+// DefaultLease is how long a frozen program waits for a daemon that says nothing: one that hangs, or is stopped, costs the
+// operation that it was busy with, not the program. We say something five times as often.
+const DefaultLease = 15 * time.Second
 
-// KeepShut says of a frozen program that its memory is no longer what it was: until Thaw its gate stays shut, whatever becomes of us.
-func (p *Program) KeepShut() {
+// SetLease sets the lease of the program's freezes to come; 0: DefaultLease.
+func (p *Program) SetLease(d time.Duration) {
 	p.mu.Lock()
-	p.shut = true
-	p.mu.Unlock()
-	p.lease(true)
+	defer p.mu.Unlock()
+	if d > 0 {
+		p.leaseTime = d
+	}
 }
 
-// lease tells a frozen program how long it stays so if it hears nothing more of us, or with shut that its memory is being filled and
-// only we may open its gate.
+// StaysShut reports whether the program would keep its gate shut if it were asked to. Those of before that, in images, do not.
+func (p *Program) StaysShut() bool {
+	s := p.current()
+	return s != nil && s.parks
+}
+
+// KeepShut makes a frozen program keep its gate shut whatever becomes of us, until Thaw: its memory is about to be
+// overwritten. After an error it may do so, or may have opened it; a Thaw opens it in any case.
+func (p *Program) KeepShut(ctx context.Context) error {
+	p.letGo() // what renews its lease would take this back
+	r, err := p.call(ctx, &wire.Lease{Flags: wire.LeaseShut})
+	if err != nil {
+		return err
+	}
+	if _, ok := r.(*wire.Done); !ok {
+		return fmt.Errorf("process %d answered LEASE with %v", p.id.PID, r.Type())
+	}
+	p.setShut(true)
+	return nil
+}
+
+// Shut reports whether the program stands behind a gate that only Thaw opens, because its memory may be half of one state and half
+// of another.
+func (p *Program) Shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shut
+}
+
+func (p *Program) setShut(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = on
+	if !on {
+		p.stuck = ""
+	}
+}
+
+// SetStuck says why the gate of the program stays shut although nobody is busy with it, and what can be done; "": somebody is.
+func (p *Program) SetStuck(why string) {
+	p.mu.Lock()
+	p.stuck = why
+	p.mu.Unlock()
+}
+
+// Stuck is what SetStuck has said.
+func (p *Program) Stuck() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stuck
+}
+
+func (p *Program) current() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s
+}
+
+// tell says in s how long the program stays frozen if it hears nothing more of us. What follows finds the same error.
+func (s *session) tell(d time.Duration) {
+	s.conn.Send(0, &wire.Lease{Millis: uint32(d.Milliseconds())})
+}
+
+// lease says it before the freeze that it is about. With shut the gate is to stay so.
 func (p *Program) lease(shut bool) {
 	p.mu.Lock()
-	s := p.s
+	s, d := p.s, p.leaseTime
 	p.mu.Unlock()
+	switch {
+	case s == nil || !s.parks:
+	case shut:
+		s.conn.Send(0, &wire.Lease{Flags: wire.LeaseShut})
+	default:
+		s.tell(d)
+	}
+}
+
+// A renewal keeps a frozen program from going on by itself.
+type renewal struct{ end, ended chan struct{} }
+
+// renew begins the renewal of the lease of a program that is frozen from now on. It ends with letGo, or the conversation.
+func (p *Program) renew() {
+	p.letGo()
+	s := p.current()
 	if s == nil || !s.parks {
 		return
 	}
-	m := &wire.Lease{Millis: uint32(leaseTime.Milliseconds())}
-	if shut {
-		m.Flags = wire.LeaseShut
-	}
-	s.conn.Send(0, m) // what follows finds the same error
-}
-
-// renew keeps a frozen program from going on by itself, until its conversation or its freeze ends.
-func (p *Program) renew(s *session, end <-chan struct{}) {
-	tick := time.NewTicker(renewTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.mu.Lock()
-			shut := p.shut
-			p.mu.Unlock()
-			p.lease(shut)
-		case <-end:
-			return
-		case <-s.done:
-			return
-		}
-	}
-}
-
-// hold begins the lease of a program that is frozen from now on.
-func (p *Program) hold(shut bool) {
+	r := &renewal{make(chan struct{}), make(chan struct{})}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endLease()
-	p.shut = shut
-	if s := p.s; s != nil && s.parks {
-		p.thawed = make(chan struct{})
-		go p.renew(s, p.thawed)
-	}
+	p.renewing = r
+	every := p.leaseTime
+	p.mu.Unlock()
+	go func() {
+		defer close(r.ended)
+		tick := time.NewTicker(every / 5)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.tell(every)
+			case <-r.end:
+				return
+			case <-s.done:
+				return
+			}
+		}
+	}()
 }
 
-// letGo ends it.
+// letGo ends the renewal. Nothing of it is sent after letGo has returned: it would be about the program's next freeze, or take a
+// KeepShut back.
 func (p *Program) letGo() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endLease()
-}
-
-func (p *Program) endLease() {
-	p.shut = false
-	if p.thawed != nil {
-		close(p.thawed)
-		p.thawed = nil
+	r := p.renewing
+	p.renewing = nil
+	p.mu.Unlock()
+	if r != nil {
+		close(r.end)
+		<-r.ended
 	}
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,8 +71,9 @@ func hasSignal(status, set string, sig unix.Signal) bool {
 	return false
 }
 
-// AwaitEnd returns when the process that id names has ended. Meanwhile it occupies no thread.
-func AwaitEnd(id Identity) error {
+// AwaitEnd returns nil when the process that id names has ended, or an error when ctx ends before. Meanwhile it occupies
+// no thread.
+func AwaitEnd(ctx context.Context, id Identity) error {
 	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		if errors.Is(err, unix.ESRCH) {
@@ -80,17 +83,29 @@ func AwaitEnd(id Identity) error {
 	}
 	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", id.PID))
 	defer f.Close()
-	if !Alive(id.PID, id.StartTime) {
+	// Whoever has the number now and started then had it when the descriptor was made.
+	if start, err := StartTime(id.PID); err != nil || start != id.StartTime {
 		return nil
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })()
 	return raw.Read(func(fd uintptr) bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 	})
+}
+
+// MayReturn reports whether the program still has the thread that would begin its next conversation: after an exec, or once it
+// was told that it is held no longer, it has not.
+func (p *Program) MayReturn() bool {
+	if peer, ok := p.Peer(); ok && peer.Self != p.id.PID {
+		return true // its numbers are those of another PID namespace
+	}
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.id.PID, p.id.ControlTID))
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // StartTime returns field 22 of /proc/PID/stat, in clock ticks since boot.

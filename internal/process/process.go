@@ -37,6 +37,9 @@ const (
 // ErrGone is wrapped by every error of a program that has ended or closed its conversation.
 var ErrGone = errors.New("the program is gone")
 
+// ErrNotFrozen is wrapped by the error for a program that was to be thawed and runs already.
+var ErrNotFrozen = errors.New("the program is not frozen")
+
 // ErrFreed is wrapped by the error for memory that the program has freed meanwhile, or that was taken off the GPU.
 var ErrFreed = errors.New("the memory is not held any more")
 
@@ -87,10 +90,14 @@ type Program struct {
 	image   string // directory of the last image
 	sum     string // of the image that it is suspended to
 	missing func() uint64
-	bye     bool          // it ends by itself
-	shut    bool          // frozen, with memory that is not whole
-	thawed  chan struct{} // closed when it is frozen no longer; nil: it is not
-	peer    *Peer         // as of its last HELLO; nil: it has not said any
+	bye     bool  // it ends by itself
+	shut    bool  // frozen, with memory that is not whole
+	peer    *Peer // as of its last HELLO; nil: it has not said any
+
+	leaseTime time.Duration
+	renewing  *renewal // of its lease, while it is frozen
+	stuck     string   // why it stays shut
+	forgotten bool     // the daemon has cleared up after it
 
 	unfollowed string // why it has no tap any more
 }
@@ -109,10 +116,11 @@ type caveatKey struct {
 type session struct {
 	conn     *wire.Conn
 	page     *wire.Page
-	calms    bool // the program understands CALM
-	parks    bool // and PARK and LEASE
-	released bool // it has let go of its memory: only PARK or the end can follow
-	resume   bool // the program has come back without its memory, and waits for it
+	calms    bool            // the program understands CALM
+	parks    bool            // and PARK and LEASE
+	released bool            // it has let go of its memory: only PARK or the end can follow
+	resume   bool            // the program has come back without its memory, and waits for it
+	again    map[uint64]bool // of a program that came shut: what it has told by now, of the memory that it had
 	seq      uint64
 	replies  map[uint64]chan wire.Message
 	adopted  chan struct{} // closed by ADOPTED
@@ -125,7 +133,7 @@ func New(id Identity, state string, log *slog.Logger) *Program {
 	return &Program{
 		id: id, log: log.With("pid", id.PID, "name", id.Name), since: time.Now(), state: state,
 		arrived: make(chan struct{}), ended: make(chan struct{}),
-		allocs: map[uint64]*Alloc{}, caveats: map[caveatKey]wire.Caveat{},
+		allocs: map[uint64]*Alloc{}, caveats: map[caveatKey]wire.Caveat{}, leaseTime: DefaultLease,
 	}
 }
 
@@ -381,6 +389,22 @@ func (p *Program) Conversing() bool {
 // Ended is closed when the program has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
+// Forget says that the daemon clears up after the program, which nobody must do twice; it reports false if that was said before.
+func (p *Program) Forget() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.forgotten
+	p.forgotten = true
+	return first
+}
+
+// Forgotten reports whether Forget has been called.
+func (p *Program) Forgotten() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.forgotten
+}
+
 // MarkEnded says that the program is known to have ended.
 func (p *Program) MarkEnded() {
 	p.mu.Lock()
@@ -414,13 +438,22 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 		page.Close()
 		return fmt.Errorf("process %d already has a conversation", p.id.PID)
 	}
-	if h.Flags&wire.HelloReadopt != 0 {
+	p.shut = h.Flags&wire.HelloFrozen != 0
+	w := &wire.Welcome{Proto: wire.Version, Token: p.id.Token}
+	switch {
+	case p.shut:
+		// What it tells anew takes the place of what we have, and what it cannot export again we have already.
+		s.again = map[uint64]bool{}
+		if len(p.allocs) == 0 {
+			w.Flags = wire.WelcomeMove
+		}
+	case h.Flags&wire.HelloReadopt != 0:
 		p.closeAllocsLocked() // told anew, with fresh descriptors
 	}
 	p.s = s
 	p.peer = &Peer{Self: int(h.PID), UID: int(cred.Uid)}
 	p.mu.Unlock()
-	if err := conn.Send(0, &wire.Welcome{Proto: wire.Version, Token: p.id.Token}); err != nil {
+	if err := conn.Send(0, w); err != nil {
 		p.finish(s)
 		return err
 	}
@@ -522,7 +555,7 @@ func (p *Program) receive(s *session, seq uint64, m wire.Message, fds []int) err
 		if len(fds) != 1 {
 			return fmt.Errorf("ALLOC %d: %d descriptors, want 1", m.ID, len(fds))
 		}
-		return p.alloc(m, fds[0])
+		return p.alloc(s, m, fds[0])
 	case *wire.Module:
 		wire.CloseAll(fds) // the image is not needed here
 		return nil
@@ -584,14 +617,23 @@ const (
 	maxCaveats = 4096
 )
 
-func (p *Program) alloc(m *wire.Alloc, fd int) error {
+func (p *Program) alloc(s *session, m *wire.Alloc, fd int) error {
 	if m.ID == 0 || m.Size == 0 || m.Size > 1<<46 || int(m.Device) >= len(p.id.Devices) {
 		return fmt.Errorf("ALLOC %d: %d bytes on device %d of %d", m.ID, m.Size, m.Device, len(p.id.Devices))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.allocs[m.ID] != nil {
-		return fmt.Errorf("ALLOC %d: announced twice", m.ID)
+	if old := p.allocs[m.ID]; old != nil {
+		if s.again == nil || s.again[m.ID] {
+			return fmt.Errorf("ALLOC %d: announced twice", m.ID)
+		}
+		if old.File != nil {
+			old.File.Close()
+		}
+		delete(p.allocs, m.ID)
+	}
+	if s.again != nil {
+		s.again[m.ID] = true
 	}
 	if len(p.allocs) >= maxAllocs {
 		return fmt.Errorf("ALLOC %d: more than %d allocations", m.ID, maxAllocs)
@@ -644,6 +686,13 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r.Failed.Text) }
 
+// notFrozen reports whether the program says that its gate is open. One that has not got its memory back says something else.
+func (r *Refusal) notFrozen() bool {
+	f := r.Failed
+	return f.Code == wire.FailedOpen || f.Code == wire.FailedState && (f.Text == "THAW: the program is not frozen" ||
+		f.Text == "the program is ending") // as programs of before FailedOpen say it
+}
+
 // Freeze closes the gate, waits for the calls inside and synchronises the
 // program's contexts. A program that cannot be frozen within timeout runs on. Before the gate closes, the program may run on for
 // calm until it has just waited for the device.
@@ -663,14 +712,22 @@ func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire
 	if !ok {
 		return wire.Frozen{}, fmt.Errorf("process %d answered FREEZE with %v", p.id.PID, r.Type())
 	}
-	p.hold(false)
+	p.renew()
 	return *f, nil
 }
 
-// Thaw opens the gate; flags are wire.Thaw….
+// Thaw opens the gate; flags are wire.Thaw…. If the gate is open the error wraps ErrNotFrozen.
 func (p *Program) Thaw(ctx context.Context, flags uint32) error {
 	p.letGo()
 	_, err := p.call(ctx, &wire.Thaw{Flags: flags})
+	var r *Refusal
+	open := errors.As(err, &r) && r.notFrozen()
+	if open {
+		err = fmt.Errorf("%w: %w", ErrNotFrozen, err)
+	}
+	if err == nil || open {
+		p.setShut(false)
+	}
 	return err
 }
 
@@ -758,8 +815,11 @@ func (p *Program) Remap(ctx context.Context, filling bool) (wire.Mapped, error) 
 	}
 	p.mu.Lock()
 	s.resume = false
+	p.shut = filling
 	p.mu.Unlock()
-	p.hold(filling)
+	if !filling {
+		p.renew()
+	}
 	return *m, nil
 }
 
@@ -771,6 +831,51 @@ func (p *Program) giveBack(s *session, a *Alloc) error {
 	}
 	defer f.Close()
 	return s.conn.Send(0, &wire.Map{ID: a.ID, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}, int(f.Fd()))
+}
+
+// Arrived is closed when the program begins its next conversation.
+func (p *Program) Arrived() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.arrived
+}
+
+// ToldAll reports whether the program itself has told of all memory that is held of it. What it has not, because it could not export
+// it, it would not say FREE of either.
+func (p *Program) ToldAll() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.s == nil || p.s.again == nil {
+		return true
+	}
+	for id := range p.allocs {
+		if !p.s.again[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// HoldsUntold reports whether we have memory, named as in wire.Caveat, of a program that has come shut and not told of it.
+func (p *Program) HoldsUntold(subject uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.s == nil || p.s.again == nil {
+		return false
+	}
+	for id, a := range p.allocs {
+		if !p.s.again[id] && a.File != nil && (a.VA == subject || a.VA == 0 && id == subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reconnect ends the conversation with a running program, which then moves what it cannot export and tells its memory anew.
+func (p *Program) Reconnect() {
+	if s := p.current(); s != nil {
+		s.conn.Close()
+	}
 }
 
 // Detach ends the conversation for good: the program runs on unheld.

@@ -65,6 +65,16 @@ func newProgram() *Program {
 // talk begins a conversation of p; served gets the result of Serve.
 func talk(t *testing.T, p *Program, flags uint32) (s shim, served chan error) {
 	t.Helper()
+	s = hello(t, p, flags)
+	s.expect(wire.TypeWelcome)
+	served = make(chan error, 1)
+	go func() { served <- p.Serve(func(*Program, *wire.Room) uint64 { return 0 }) }()
+	return s, served
+}
+
+// hello attaches a program, which has not read its WELCOME.
+func hello(t *testing.T, p *Program, flags uint32) shim {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := wire.Listen(path)
 	if err != nil {
@@ -87,11 +97,7 @@ func talk(t *testing.T, p *Program, flags uint32) (s shim, served chan error) {
 	if err := p.Attach(wire.NewConn(u), &wire.Hello{Flags: flags}, page); err != nil {
 		t.Fatal(err)
 	}
-	s = shim{t, c}
-	s.expect(wire.TypeWelcome)
-	served = make(chan error, 1)
-	go func() { served <- p.Serve(func(*Program, *wire.Room) uint64 { return 0 }) }()
-	return s, served
+	return shim{t, c}
 }
 
 func TestReleaseAndReturn(t *testing.T) {
@@ -363,15 +369,20 @@ func TestAwaitEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start - 1}); err != nil {
+	if err := AwaitEnd(t.Context(), Identity{PID: cmd.Process.Pid, StartTime: start - 1}); err != nil {
 		t.Error(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- AwaitEnd(Identity{PID: cmd.Process.Pid, StartTime: start}) }()
+	go func() { ended <- AwaitEnd(t.Context(), Identity{PID: cmd.Process.Pid, StartTime: start}) }()
 	select {
 	case err := <-ended:
 		t.Fatalf("it lives, but: %v", err)
 	case <-time.After(20 * time.Millisecond):
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := AwaitEnd(ctx, Identity{PID: cmd.Process.Pid, StartTime: start}); err == nil {
+		t.Error("it lives, but nobody waits any longer, and that is its end")
 	}
 	cmd.Process.Kill()
 	if err := <-ended; err != nil {

@@ -13,11 +13,15 @@ import (
 
 // Release makes a frozen program let go of all its memory. The conversation goes on until Park or HangUp.
 func (p *Program) Release(ctx context.Context) (wire.Released, error) {
+	p.letGo() // a LEASE that it does not read any more would cut off what it says last
 	r, err := p.call(ctx, &wire.Release{})
 	if err != nil {
+		var refused *Refusal
+		if errors.As(err, &refused) {
+			p.renew() // it is frozen as before
+		}
 		return wire.Released{}, err
 	}
-	p.letGo()
 	rel, ok := r.(*wire.Released)
 	if !ok {
 		return wire.Released{}, fmt.Errorf("process %d answered RELEASE with %v", p.id.PID, r.Type())

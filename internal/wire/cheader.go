@@ -175,6 +175,7 @@ func constants() []constant {
 	return append(cs,
 		n("HF_HELLO_RESUME", HelloResume), n("HF_HELLO_READOPT", HelloReadopt), n("HF_HELLO_TRACE", HelloTrace), n("HF_HELLO_CALM", HelloCalm),
 		n("HF_HELLO_PARK", HelloPark), n("HF_HELLO_FROZEN", HelloFrozen), n("HF_LEASE_SHUT", LeaseShut), n("HF_FAILED_PARK", FailedPark),
+		n("HF_FAILED_OPEN", FailedOpen), n("HF_WELCOME_MOVE", WelcomeMove),
 		n("HF_TAP_RECORD", TapRecord), n("HF_TAP_NO_CODE", TapNoCode), n("HF_ASK_WRITES", AskWrites), n("HF_ASK_READS", AskReads), n("HF_ASK_HOLD", AskHold),
 		n("HF_GPU_NATIVE", GPUNative), n("HF_GPU_SOFT", GPUSoft),
 		n("HF_KIND_LINEAR", KindLinear), n("HF_KIND_SLAB", KindSlab), n("HF_KIND_POOL", KindPool), n("HF_KIND_VMM", KindVMM), n("HF_KIND_MIRROR", KindMirror),

@@ -27,7 +27,7 @@
 //	                                   ←      SHARED + fd                  (or without one: there is none)
 //	                                   ←      [CALM] FREEZE
 //	FROZEN | FAILED (gate open again)  →
-//	                                   ←      [LEASE]                      at any time while frozen
+//	                                   ←      [LEASE]                      at any time while frozen; DONE answers one with a number
 //	                                   ←      THAW | RELEASE
 //	THAWED | RELEASED | FAILED         →
 //	                                   ←      PARK                         after RELEASED, once the driver is locked
@@ -54,7 +54,8 @@
 // puts the program back to waiting for the signal; what is mapped by then stays and is skipped the next time.
 //
 // A daemon that dies while the program is frozen (not released), or says nothing for longer than its LEASE: the program opens
-// its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with FROZEN) to the next daemon, whose THAW opens it.
+// its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with READOPT and FROZEN) to the next daemon, tells
+// its memory anew, and waits for THAW. Memory that it cannot export again is not told, unless WELCOME allows it to move that.
 // A daemon that dies at any time: the program connects again every 500 ms with HELLO (READOPT) and tells every
 // allocation anew, with fresh descriptors, then ADOPTED.
 //
@@ -330,16 +331,21 @@ const (
 	FailedBlocked  uint32 = 9  // memory that cannot be let go (caveat)
 	FailedGlobals  uint32 = 10 // module variables could not be copied to or from their mirror
 	FailedPark     uint32 = 11 // a thread did not stop; Text names it
+	FailedOpen     uint32 = 12 // THAW: the gate is open (programs of before HelloPark say FailedState)
 )
 
 // Failed answers a command that was not done. After a failed FREEZE the gate is open; after a failed RELEASE the memory is
 // mapped as before and the gate closed; after a failed MAPEND the gate is closed and the program can be released again; after
-// a THAW that failed with FailedGlobals the gate is open.
+// a THAW that failed with FailedGlobals the gate is open, unless a LEASE has shut it.
 type Failed struct {
 	Code   uint32
 	Result uint32 // CUresult, 0: none
 	Text   string `max:"511"`
 }
+
+// WelcomeMove, to a program that says FROZEN: nobody has descriptors of its memory but the program, so what it cannot export
+// again is to be moved into memory that it can.
+const WelcomeMove uint32 = 1 << 0
 
 // Welcome accepts the program. Token names the conversation; the program repeats it in later HELLOs (zero in the first).
 type Welcome struct {
@@ -355,8 +361,9 @@ type Freeze struct{ TimeoutMillis uint32 }
 // little under way. Only for programs with HelloCalm: there is no answer.
 type Calm struct{ Millis uint32 }
 
-// Lease says how long a frozen program stays so when its daemon says nothing more; there is no answer, and any packet of the daemon
-// begins it anew. It holds for the conversation. Only for programs with HelloPark.
+// Lease says how long a frozen program stays so when its daemon says nothing more; any packet of the daemon begins it anew. It holds
+// for the conversation. With a number it is answered: DONE says that the program is frozen, and that this is what it goes by; without
+// one there is no answer. Only for programs with HelloPark.
 type Lease struct {
 	Millis uint32 // 0: without limit
 	Flags  uint32

@@ -578,6 +578,17 @@ func (r *teller) expect(start string) string {
 	return rest
 }
 
+// answered returns the answer to what was sent with a tag, or "".
+func (r *teller) answered(tag string) string {
+	data, _ := os.ReadFile(r.answers)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, tag+" "); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
 // tell gives a command and returns the answer behind "ok".
 func (r *teller) tell(format string, args ...any) string {
 	r.s.t.Helper()

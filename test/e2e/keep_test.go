@@ -226,9 +226,9 @@ func TestSuspendOutlivesBoth(t *testing.T) {
 	}
 }
 
-// suspended lists the records of suspended programs.
+// suspended lists the records of programs that are suspended, or being rolled back.
 func (s *site) suspended() []string {
-	left, _ := filepath.Glob(filepath.Join(s.dir, "suspended", "*"))
+	left, _ := filepath.Glob(filepath.Join(s.dir, "records", "*"))
 	return left
 }
 
@@ -286,54 +286,4 @@ func (s *site) imageOf(t *testing.T, to string) string {
 		t.Fatal(err)
 	}
 	return rec.Image
-}
-
-// A program whose rollback is cut short runs with the one memory or the other, or does not run.
-func TestRollbackCutShort(t *testing.T) {
-	for _, kind := range []string{"plain", "variables"} {
-		t.Run(kind, func(t *testing.T) {
-			s := newSite(t)
-			var args []string
-			if kind == "plain" {
-				args = append(args, kind)
-			}
-			r := s.tellerBy("teller", nil, args...)
-			r.expect("ready")
-			r.tell("alloc 64")
-			r.tell("fill 1")
-			first := r.tell("sum")
-			s.ok("checkpoint", "teller", "-o", s.path("img"), "--gpu-only")
-			r.tell("fill 2")
-			second := r.tell("sum")
-			pid := s.process("teller").PID
-			cmd := s.command("rollback", "teller", s.path("img"))
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Wait() }()
-			s.until("the program is stopped", func() bool {
-				select {
-				case err := <-ended:
-					t.Fatalf("the rollback has ended (%v), and its program could have run all the time", err)
-				default:
-				}
-				return stopped(pid)
-			})
-			s.killDaemon()
-			<-ended
-			if kind == "variables" {
-				s.until("the program is ended, or was not touched",
-					func() bool { return !r.running() || !stopped(pid) && r.tell("sum") == second })
-				return
-			}
-			if got := r.tell("sum"); got != first && got != second {
-				t.Fatalf("sum %s; it was %s in the image and %s before", got, first, second)
-			}
-			s.until("the program is held again", func() bool {
-				p := s.process("teller")
-				return p != nil && p.State == api.StateRunning
-			})
-		})
-	}
 }

@@ -18,14 +18,15 @@ import (
 	"holdfast/internal/process"
 )
 
-// The keeper's record of a suspended program whose memory lies in an image also lies in a file of the runtime
-// directory. So such a program can be resumed although both the daemon and the keeper were killed. A program outlives
-// neither its process nor the kernel, and the file holds only while both are the ones that it names.
+// The keeper's record of a program whose memory lies in an image, because it is suspended to that or is being rolled back
+// to it, also lies in a file of the runtime directory. So such a program can be resumed, and its rollback finished,
+// although both the daemon and the keeper were killed. A program outlives neither its process nor the kernel, and the file
+// holds only while both are the ones that it names.
 
-// suspendedDir is in the runtime directory: a file for each program that is suspended to an image, by its token.
-const suspendedDir = "suspended"
+// recordsDir is in the runtime directory: a file for each such program, by its token.
+const recordsDir = "records"
 
-const maxSuspended = 256 << 20 // bytes of a file: as much as the keeper takes
+const maxRecordFile = 256 << 20 // bytes of a file: as much as the keeper takes
 
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -35,24 +36,24 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// openSuspended opens the directory of the files. It is our user's alone.
-func (e *Env) openSuspended() (*os.Root, error) {
+// openRecords opens the directory of the files. It is our user's alone.
+func (e *Env) openRecords() (*os.Root, error) {
 	dir, err := os.OpenRoot(e.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	if err := dir.Mkdir(suspendedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := dir.Mkdir(recordsDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	info, err := dir.Lstat(suspendedDir)
+	info, err := dir.Lstat(recordsDir)
 	if err == nil {
 		err = private(info, fs.ModeDir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return dir.OpenRoot(suspendedDir)
+	return dir.OpenRoot(recordsDir)
 }
 
 // private refuses what is not of that type, or not of our user alone.
@@ -65,26 +66,26 @@ func private(info fs.FileInfo, kind fs.FileMode) error {
 	return nil
 }
 
-// saveSuspended makes the files of programs that are suspended to the image im, durably.
-func (e *Env) saveSuspended(programs []*process.Program, dir string) error {
+// saveRecords makes the files of programs of one process tree, its root first, durably. r says what is done to them.
+func (e *Env) saveRecords(programs []*process.Program, r Record) error {
 	if e.Dir == "" {
 		return nil
 	}
-	root, err := e.openSuspended()
+	root, err := e.openRecords()
 	if err != nil {
-		return fmt.Errorf("records of suspended programs: %w", err)
+		return fmt.Errorf("records of programs: %w", err)
 	}
 	defer root.Close()
 	first := programs[0].Identity()
+	r.Root, r.RootStart, r.Boot = first.PID, first.StartTime, bootID()
 	for _, p := range programs {
-		r, _ := recordOf(p, Record{Doing: DoingSuspend, Root: first.PID, RootStart: first.StartTime, Image: dir,
-			Boot: bootID()})
+		r, _ := recordOf(p, r)
 		b, err := json.Marshal(r)
 		if err == nil {
 			err = writeDurably(root, key(r.Identity.Token)+".json", b)
 		}
 		if err != nil {
-			return fmt.Errorf("record of suspended process %d: %w", first.PID, err)
+			return fmt.Errorf("record of process %d: %w", r.Identity.PID, err)
 		}
 	}
 	return nil
@@ -118,8 +119,8 @@ func writeDurably(root *os.Root, name string, b []byte) error {
 	return d.Sync()
 }
 
-// readSuspended returns what the file of a token says.
-func readSuspended(root *os.Root, token string) (*Record, error) {
+// readRecord returns what the file of a token says.
+func readRecord(root *os.Root, token string) (*Record, error) {
 	f, err := root.OpenFile(token+".json", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -129,13 +130,13 @@ func readSuspended(root *os.Root, token string) (*Record, error) {
 	if err == nil {
 		err = private(info, 0)
 	}
-	if err == nil && info.Size() > maxSuspended {
+	if err == nil && info.Size() > maxRecordFile {
 		err = fmt.Errorf("%d bytes", info.Size())
 	}
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxSuspended))
+	b, err := io.ReadAll(io.LimitReader(f, maxRecordFile))
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +144,14 @@ func readSuspended(root *os.Root, token string) (*Record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, err
 	}
-	return &r, r.checkSuspended(token)
+	return &r, r.checkFile(token)
 }
 
-// checkSuspended refuses what saveSuspended does not write.
-func (r *Record) checkSuspended(token string) error {
+// checkFile refuses what saveRecords does not write.
+func (r *Record) checkFile(token string) error {
 	id := r.Identity
 	switch {
-	case r.Doing != DoingSuspend:
+	case r.Doing != DoingSuspend && r.Doing != DoingRollback:
 		return fmt.Errorf("it is of a %q", r.Doing)
 	case key(id.Token) != token:
 		return fmt.Errorf("it is of program %s", key(id.Token))
@@ -167,20 +168,20 @@ func (r *Record) checkSuspended(token string) error {
 	return nil
 }
 
-// removeSuspended removes the file of a token, if there is one.
-func (e *Env) removeSuspended(token [16]byte) {
+// removeRecord removes the file of a token, if there is one.
+func (e *Env) removeRecord(token [16]byte) {
 	if e.Dir == "" {
 		return
 	}
-	err := os.Remove(filepath.Join(e.Dir, suspendedDir, key(token)+".json"))
+	err := os.Remove(filepath.Join(e.Dir, recordsDir, key(token)+".json"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		e.Log.Warn("the record of a program that is not suspended any more stays", "err", err)
+		e.Log.Warn("the record of a program that needs it no longer stays", "err", err)
 	}
 }
 
-// resumed forgets that a program was suspended.
+// resumed forgets that a program was suspended, or being rolled back.
 func (e *Env) resumed(p *process.Program) {
-	e.removeSuspended(p.Identity().Token)
+	e.removeRecord(p.Identity().Token)
 	dir := p.Image()
 	if !onHost(dir) {
 		return
@@ -198,21 +199,23 @@ func (e *Env) resumed(p *process.Program) {
 // and keeper died.
 func (e *Env) CameBack(p *process.Program) { e.resumed(p) }
 
-// Ended removes what is left of a program that ended while it was suspended: its record, and its image if that is in
+// Ended removes what is left of a program that ended while it was suspended, or rolled back: its record, and its image if that is in
 // host memory and no other program needs it.
 func (e *Env) Ended(p *process.Program) { e.resumed(p) }
 
-// dropSuspended is Ended of a program that was not registered.
-func (e *Env) dropSuspended(r *Record) {
+// dropRecord is Ended of a program that was not registered.
+func (e *Env) dropRecord(r *Record) {
 	p := process.New(r.Identity, "", e.Log)
-	p.SetImage(r.Image)
+	if r.Doing == DoingSuspend { // of another operation the image is the user's
+		p.SetImage(r.Image)
+	}
 	e.Ended(p)
 }
 
-// wanted reports whether a suspended program lives whose memory is in the image dir.
+// wanted reports whether a program lives whose record names the image dir.
 func (e *Env) wanted(dir string) bool {
 	found := false
-	e.eachSuspended(func(r *Record) {
+	e.eachRecord(func(r *Record) {
 		found = found || r.Image == dir && r.lives()
 	})
 	return found
@@ -223,20 +226,20 @@ func (r *Record) lives() bool {
 	return r.Boot == bootID() && process.Alive(r.Identity.PID, r.Identity.StartTime)
 }
 
-// eachSuspended calls f for each file that can be read.
-func (e *Env) eachSuspended(f func(*Record)) {
+// eachRecord calls f for each file that can be read.
+func (e *Env) eachRecord(f func(*Record)) {
 	if e.Dir == "" {
 		return
 	}
-	root, err := e.openSuspended()
+	root, err := e.openRecords()
 	if err != nil {
-		e.Log.Error("records of suspended programs", "err", err)
+		e.Log.Error("records of programs", "err", err)
 		return
 	}
 	defer root.Close()
 	list, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		e.Log.Error("records of suspended programs", "err", err)
+		e.Log.Error("records of programs", "err", err)
 		return
 	}
 	for _, entry := range list {
@@ -244,20 +247,19 @@ func (e *Env) eachSuspended(f func(*Record)) {
 		if !ok || strings.HasPrefix(token, ".") {
 			continue
 		}
-		r, err := readSuspended(root, token)
+		r, err := readRecord(root, token)
 		if err != nil {
-			e.Log.Error("the record of a suspended program is no good", "file", entry.Name(), "err", err)
+			e.Log.Error("the record of a program is no good", "file", entry.Name(), "err", err)
 			continue
 		}
 		f(r)
 	}
 }
 
-// RecoverSuspended takes up suspended programs that no keeper knows of any more. What is left of those that have
-// ended is removed.
-func (e *Env) RecoverSuspended(reg Registry) {
+// RecoverRecords takes up programs of which no keeper knows any more. What is left of those that have ended is removed.
+func (e *Env) RecoverRecords(reg Registry) {
 	var dead, alive []*Record
-	e.eachSuspended(func(r *Record) {
+	e.eachRecord(func(r *Record) {
 		if r.lives() {
 			alive = append(alive, r)
 		} else {
@@ -265,9 +267,13 @@ func (e *Env) RecoverSuspended(reg Registry) {
 		}
 	})
 	for _, r := range dead {
-		e.dropSuspended(r)
+		e.dropRecord(r)
 	}
 	for _, r := range alive {
+		if r.Doing == DoingRollback {
+			e.recoverRollback(r, reg)
+			continue
+		}
 		p := process.New(r.Identity, api.StateSuspended, e.Log)
 		p.SetImage(r.Image)
 		p.SetImageSum(r.ImageSum)
@@ -276,7 +282,7 @@ func (e *Env) RecoverSuspended(reg Registry) {
 			// The keeper has told of it, or it has come by itself, with all its memory.
 			q := reg.Lookup(r.Identity.PID)
 			if q != nil && q.Identity().Token == r.Identity.Token && q.State() == api.StateRunning {
-				e.dropSuspended(r)
+				e.dropRecord(r)
 			}
 			continue
 		}
