@@ -138,8 +138,22 @@ func Run(ctx context.Context, cfg Config) error {
 	srv.Shutdown(shutdown)
 	d.fills.Wait() // programs wait for what is not there yet
 	d.gpus.close()
+	d.removeDeadKeeper()
 	d.log.Info("daemon ends")
 	return nil
+}
+
+// removeDeadKeeper removes the socket of a keeper that was killed; one that ends by itself does that itself. Only the
+// owner of the directory, as we are, starts another.
+func (d *Daemon) removeDeadKeeper() {
+	path := filepath.Join(d.cfg.Dir, keeper.Socket)
+	k, err := keeper.Dial(path)
+	if err == nil {
+		k.Close()
+	}
+	if errors.Is(err, unix.ECONNREFUSED) {
+		os.Remove(path)
+	}
 }
 
 // endLimit is how long a daemon that ends waits for requests that are under way.
@@ -352,7 +366,10 @@ func (d *Daemon) uniqueName(name string, pid int) string {
 func (d *Daemon) conversationOver(p *process.Program) {
 	id := p.Identity()
 	if p.State() != api.StateRunning && process.Alive(id.PID, id.StartTime) {
-		return // released: the operation under way looks after it
+		// Released: the operation under way looks after it. Should it never converse again, its end is noticed all the
+		// same.
+		go d.watchEnd(p)
+		return
 	}
 	// The socket closes a moment before the process is a zombie.
 	for i := 0; i < 100 && process.Alive(id.PID, id.StartTime); i++ {
@@ -374,6 +391,9 @@ func (d *Daemon) hasConversation(p *process.Program) bool { return p.Conversing(
 // forget drops a program that is gone; its memory is kept for a while if there is
 // an image to restore it from, unless it came to its own end.
 func (d *Daemon) forget(p *process.Program) {
+	if !p.Retire() {
+		return
+	}
 	id := p.Identity()
 	d.mu.Lock()
 	k, last := d.keep, true

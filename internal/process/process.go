@@ -20,6 +20,7 @@ import (
 	"os"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,6 +80,7 @@ type Program struct {
 	s       *session
 	arrived chan struct{} // closed when the next session attaches; replaced then
 	ended   chan struct{} // closed when the program is known to be gone
+	retired atomic.Bool   // somebody cleans up after it
 	allocs  map[uint64]*Alloc
 	caveats map[caveatKey]wire.Caveat
 	last    wire.Counters // of the last shared page, once it is unmapped
@@ -391,6 +393,9 @@ func (p *Program) MarkEnded() {
 		close(p.ended)
 	}
 }
+
+// Retire reports whether it is called for the first time: of all who notice the end of a program one cleans up.
+func (p *Program) Retire() bool { return p.retired.CompareAndSwap(false, true) }
 
 // Attach starts a conversation whose HELLO has been read, and answers it.
 // pageFD is closed. The caller then runs Serve.
