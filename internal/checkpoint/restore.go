@@ -378,7 +378,10 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 		if err := r.t.do("driver restore", func() error { return r.env.driverRestore(r.driver, p) }); err != nil {
 			return err
 		}
-		if err := r.t.do("wake", func() error { return p.Wake(ctx) }); err != nil {
+		// It may be stopped, or be another user by now: whoever asked is not to wait for ever.
+		wake, cancel := context.WithTimeout(ctx, r.env.patience())
+		defer cancel()
+		if err := r.t.do("wake", func() error { return p.Wake(wake) }); err != nil {
 			return err
 		}
 		return r.t.do("map", func() error { _, err := p.Remap(ctx, true); return err })
