@@ -213,7 +213,8 @@ func (r *restoration) run(ctx context.Context) (err error) {
 	}
 	return r.t.do("thaw", func() error {
 		return parallel(r.programs, func(p *process.Program) error {
-			if err := k.Delete(key(p.Identity().Token)); err != nil {
+			token := key(p.Identity().Token)
+			if err := errors.Join(r.env.removeUnderway(token), k.Delete(token)); err != nil {
 				return err
 			}
 			return r.env.thaw(ctx, []*process.Program{p})
@@ -423,6 +424,7 @@ func (r *restoration) undo() error {
 		p.Drop()
 		if r.known {
 			r.opt.Unregister(p)
+			err = errors.Join(err, r.env.removeUnderway(key(p.Identity().Token)))
 			if kerr == nil {
 				kerr = k.Delete(key(p.Identity().Token))
 			}

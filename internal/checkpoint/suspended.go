@@ -36,23 +36,25 @@ func bootID() string {
 }
 
 // openSuspended opens the directory of the files. It is our user's alone.
-func (e *Env) openSuspended() (*os.Root, error) {
+func (e *Env) openSuspended() (*os.Root, error) { return e.openRecords(suspendedDir) }
+
+func (e *Env) openRecords(name string) (*os.Root, error) {
 	dir, err := os.OpenRoot(e.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	if err := dir.Mkdir(suspendedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := dir.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	info, err := dir.Lstat(suspendedDir)
+	info, err := dir.Lstat(name)
 	if err == nil {
 		err = private(info, fs.ModeDir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return dir.OpenRoot(suspendedDir)
+	return dir.OpenRoot(name)
 }
 
 // private refuses what is not of that type, or not of our user alone.
@@ -120,6 +122,14 @@ func writeDurably(root *os.Root, name string, b []byte) error {
 
 // readSuspended returns what the file of a token says.
 func readSuspended(root *os.Root, token string) (*Record, error) {
+	r, err := readRecord(root, token)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.checkSuspended(token)
+}
+
+func readRecord(root *os.Root, token string) (*Record, error) {
 	f, err := root.OpenFile(token+".json", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -143,7 +153,7 @@ func readSuspended(root *os.Root, token string) (*Record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, err
 	}
-	return &r, r.checkSuspended(token)
+	return &r, nil
 }
 
 // checkSuspended refuses what saveSuspended does not write.
@@ -181,6 +191,9 @@ func (e *Env) removeSuspended(token [16]byte) {
 // resumed forgets that a program was suspended.
 func (e *Env) resumed(p *process.Program) {
 	e.removeSuspended(p.Identity().Token)
+	if err := e.removeUnderway(key(p.Identity().Token)); err != nil {
+		e.Log.Warn("the record of a program that does not stand still any more stays", "err", err)
+	}
 	dir := p.Image()
 	if !onHost(dir) {
 		return

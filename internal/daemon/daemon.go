@@ -637,12 +637,15 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 		d.keep = nil
 	}
 	socket := filepath.Join(d.cfg.Dir, keeper.Socket)
-	if k, err := keeper.Dial(socket); err == nil {
+	k, err := keeper.Dial(socket)
+	if err == nil {
 		if _, err := k.List(); err == nil {
 			d.keep = k
 			return k, nil
 		}
 		k.Close() // it was about to end
+	} else if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+		return nil, err // there may be one, with memory that nobody else has
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -673,8 +676,7 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
 	go cmd.Wait()
-	k, err := keeper.Dial(socket)
-	if err != nil {
+	if k, err = keeper.Dial(socket); err != nil {
 		return nil, err
 	}
 	d.keep = k

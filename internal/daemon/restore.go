@@ -318,14 +318,21 @@ func (d *Daemon) recoverKept() {
 			d.forget(p)
 		},
 	}
+	var kept []string
 	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // else nothing was under way
 		k, err := d.keeperClient()
+		if err == nil {
+			kept, err = k.List()
+		}
 		if err == nil {
 			err = d.env().Recover(k, reg)
 		}
 		if err != nil {
 			d.log.Error("the keeper cannot be asked", "err", err)
+			d.env().RecoverSuspended(reg)
+			return // nothing is known to be lost
 		}
 	}
 	d.env().RecoverSuspended(reg)
+	d.env().RecoverLost(kept, reg)
 }
