@@ -76,6 +76,7 @@ type fault struct {
 	fits   func(o operation) bool // nil: every operation
 	told   bool                   // by the program itself, which must be one that does what it is told
 	gone   bool                   // the program may be gone because of it
+	lost   bool                   // it may stand still for ever because of it, until somebody ends it
 }
 
 var faults = []fault{
@@ -84,7 +85,8 @@ var faults = []fault{
 	{name: "program stopped", strike: func(c *combination) func() { return stop(c.living()...) }},
 	{name: "program exits", strike: tells("exit 7"), told: true, gone: true},
 	{name: "program forks", strike: tells("fork"), told: true},
-	{name: "program changes user", strike: tells("user 65534"), told: true},
+	// Neither daemon nor software GPU let another user in: whoever is away from them then does not come back.
+	{name: "program changes user", strike: tells("user 65534"), told: true, gone: true, lost: true},
 	{name: "command killed", strike: func(c *combination) func() { return kill(c.cmd.Process.Pid) }},
 	{name: "daemon killed", strike: func(c *combination) func() { return kill(c.servers("daemon")...) }},
 	{name: "daemon stopped", strike: func(c *combination) func() { return stop(c.servers("daemon")...) }},
@@ -99,21 +101,29 @@ var faults = []fault{
 		fits: func(o operation) bool { return o.criu }, gone: true},
 	{name: "CRIU stopped", strike: func(c *combination) func() { return stop(c.criu()...) },
 		fits: func(o operation) bool { return o.criu }},
-	{name: "software GPU killed", strike: func(c *combination) func() { return kill(c.servers("softgpu")...) }, gone: true},
+	{name: "software GPU killed", strike: func(c *combination) func() { return kill(c.servers("softgpu")...) }, gone: true,
+		lost: true},
 	{name: "software GPU stopped", strike: func(c *combination) func() { return stop(c.servers("softgpu")...) }},
 	{name: "daemon out of descriptors", strike: func(c *combination) func() { return starve(c.servers("daemon")) }},
 	{name: "keeper out of descriptors", strike: func(c *combination) func() { return starve(c.servers("keeper")) }},
+	// It ends the connection of the program, or of the daemon, that asks for one.
 	{name: "software GPU out of descriptors", strike: func(c *combination) func() { return starve(c.servers("softgpu")) },
-		gone: true}, // it says so to the program, whose call fails
+		gone: true, lost: true},
 	{name: "program out of descriptors", strike: func(c *combination) func() { return starve(c.living()) }, gone: true},
 	{name: "disk full", strike: func(c *combination) func() { return c.fill(c.s.path("images")) },
 		fits: func(o operation) bool { return o.disk }},
 	{name: "runtime directory full", strike: func(c *combination) func() { return c.fill(c.s.dir) }},
 }
 
+// kill returns when they are gone.
 func kill(pids ...int) func() {
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for _, pid := range pids {
+		for end := time.Now().Add(limit); alive(pid) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond) // between two looks
+		}
 	}
 	return nil
 }
@@ -270,6 +280,9 @@ func hostImages() []string {
 	return append(whole, partial...)
 }
 
+// patience is how long a command waits for a program that does not come back.
+const patience = 5 * time.Second
+
 func (c *combination) do() {
 	c.s = newSite(c.T)
 	c.image = c.s.path("images/one")
@@ -279,6 +292,7 @@ func (c *combination) do() {
 	if c.fault.name == "runtime directory full" {
 		c.mount(c.s.dir, 16<<20)
 	}
+	c.s.daemon("--patience", patience.String())
 	begun := time.Now()
 	c.start()
 	pace := time.Since(begun) // how fast this machine is just now
@@ -356,6 +370,7 @@ func (c *combination) prepare() {
 		c.s.endProgram(c.pid)
 		if c.op.name != "restore, warm" {
 			c.s.ok("daemon", "stop", "--force")
+			c.s.daemon("--patience", patience.String())
 		}
 	case c.op.name == "rollback":
 		c.r.tell("fill %d", 1000+c.rng.IntN(1000))
@@ -489,15 +504,16 @@ func (c *combination) check() {
 	c.nothingLeft()
 }
 
-// settled waits until the program runs, is suspended or is gone.
+// settled waits until the program runs, is suspended or is gone; where it may be, also until it is lost.
 func (c *combination) settled() (state string) {
 	daemon := client.Client{Dir: c.s.dir}
+	begun := time.Now()
 	c.s.until("the program runs, is suspended or is gone", func() bool {
 		if !c.alive() {
 			state = "gone"
 			return true
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		list, err := daemon.Processes(ctx)
 		if err != nil {
@@ -505,16 +521,18 @@ func (c *combination) settled() (state string) {
 		}
 		state = ""
 		for _, p := range list {
-			if p.PID == c.pid && (p.State == api.StateRunning || p.State == api.StateSuspended) {
-				state = p.State
+			if p.PID == c.pid {
+				state = map[string]string{api.StateRunning: "runs", api.StateSuspended: "suspended",
+					api.StateRestoring: "restoring"}[p.State]
 			}
 		}
-		if state == api.StateRunning {
-			state = "runs"
-		}
-		if c.fault.name == "program changes user" && state == "" && c.r != nil {
-			// No daemon of ours lets it in any more, so it runs unheld.
-			state = "runs"
+		switch {
+		case state == "" && c.fault.name == "program changes user":
+			state = "runs" // no daemon of ours lets it in any more: it runs unheld
+		case state == "restoring" && c.fault.lost && time.Since(begun) > patience:
+			state = "lost"
+		case state == "restoring":
+			state = ""
 		}
 		return state != ""
 	})
@@ -546,22 +564,20 @@ func (c *combination) mustAnswer(when string) bool {
 }
 
 func (c *combination) resume() {
-	if c.op.suspends() || c.op.resumes() {
-		_, err := c.s.try("resume", c.name)
-		switch {
-		case err == nil && c.mustAnswer("after the resume"):
-			return
-		case !c.alive():
-			c.outcome = "gone"
-		case c.fault.gone && (c.fault.name == "software GPU killed" || c.fault.name == "daemon and keeper killed"):
-			c.Logf("it cannot be resumed: %v", err)
-			c.outcome = "lost"
-		default:
-			c.Fatalf("it is suspended and cannot be resumed: %v", err)
-		}
-		return
+	if !c.op.suspends() && !c.op.resumes() {
+		c.Fatalf("it is suspended after %s", c.op.name)
 	}
-	c.Fatalf("it is suspended after %s", c.op.name)
+	_, err := c.s.try("resume", c.name)
+	switch {
+	case err == nil && c.mustAnswer("after the resume"):
+	case !c.alive():
+		c.outcome = "gone"
+	case c.fault.lost || c.fault.name == "daemon and keeper killed":
+		c.Logf("it cannot be resumed: %v", err)
+		c.outcome = "lost"
+	default:
+		c.Fatalf("it is suspended and cannot be resumed: %v", err)
+	}
 }
 
 // mayBeGone fails the test of a program that is gone for no good reason.
@@ -612,6 +628,9 @@ func (c *combination) restore() {
 		}
 	}
 	c.s.endProgram(c.pid)
+	if c.fault.lost || c.fault.name == "daemon out of descriptors" { // it may have lost its software GPU for good
+		c.s.ok("daemon", "stop", "--force")
+	}
 	c.s.ok("restore", c.image, "--detach")
 	syscall.Kill(c.pid, syscall.SIGCONT) // as which it may have been dumped
 	if !c.mustAnswer("after the restore") && !c.fault.told {
@@ -636,7 +655,10 @@ func (c *combination) nothingLeft() {
 	s.until("nothing is held any more", func() bool {
 		return len(s.live()) == 0 && s.kept() == 0 && len(s.suspended()) == 0 && len(s.criuProcesses()) == 0
 	})
-	if !strings.Contains(c.fault.name, "killed") {
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "underway", "*")); len(left) > 0 {
+		c.Errorf("records of programs that stand still: %v", left)
+	}
+	if !strings.Contains(c.fault.name, "killed") && !strings.Contains(c.fault.name, "descriptors") {
 		if left, _ := filepath.Glob(s.path("images/.*.partial-*")); len(left) > 0 {
 			c.Errorf("partial images: %v", left)
 		}
