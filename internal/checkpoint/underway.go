@@ -54,8 +54,8 @@ func (e *Env) saveUnderway(r Record) {
 	}
 }
 
-// removeUnderway removes the file of a token, if there is one. That comes before the keeper lets go: a program that only
-// the file speaks of may be ended.
+// removeUnderway removes the file of a token, if there is one. That comes before the keeper lets go: a program that
+// only the file speaks of may be ended.
 func (e *Env) removeUnderway(token string) error {
 	if e.Dir == "" {
 		return nil
@@ -67,8 +67,8 @@ func (e *Env) removeUnderway(token string) error {
 	return err
 }
 
-// RecoverLost looks for programs that stand still and that the keeper does not know of: it was killed too. It comes after
-// [Env.Recover] and [Env.RecoverSuspended]. kept are the keys of the keeper.
+// RecoverLost looks for programs that stand still and that the keeper does not know of: it was killed too. It comes
+// after [Env.Recover] and [Env.RecoverSuspended]. kept are the keys of the keeper.
 func (e *Env) RecoverLost(kept []string, reg Registry) {
 	if e.Dir == "" {
 		return

@@ -96,7 +96,8 @@ var faults = []fault{
 	{name: "daemon and keeper killed", strike: func(c *combination) func() {
 		return kill(append(c.servers("keeper"), c.servers("daemon")...)...)
 	}, gone: true},
-	// CRIU makes the program's threads run code of its own. Killed in such a moment it cannot put them back (docs/criu.md).
+	// CRIU makes the program's threads run code of its own. Killed in such a moment it cannot put them back
+	// (docs/criu.md).
 	{name: "CRIU killed", strike: func(c *combination) func() { return kill(c.criu()...) },
 		fits: func(o operation) bool { return o.criu }, gone: true},
 	{name: "CRIU stopped", strike: func(c *combination) func() { return stop(c.criu()...) },
@@ -214,7 +215,7 @@ func combine(seed uint64, n int) *combination {
 }
 
 // Whatever is done to a program, and whoever dies, stops or finds no room meanwhile: afterwards the program runs with
-// its memory, or is gone where it may be, or is suspended or an image and can come back; and of nobody is anything left.
+// its memory, or is gone where it may be, or is suspended or an image and can come back; and nothing is left behind.
 // HOLDFAST_SEED and HOLDFAST_COMBINATION do one combination again, HOLDFAST_ROUNDS says how many there are,
 // HOLDFAST_WORKERS how many at once, and HOLDFAST_MATRIX_OUT is a file for the table.
 func TestFaultMatrix(t *testing.T) {
@@ -566,6 +567,9 @@ func (c *combination) mustAnswer(when string) bool {
 func (c *combination) resume() {
 	if !c.op.suspends() && !c.op.resumes() {
 		c.Fatalf("it is suspended after %s", c.op.name)
+	}
+	if c.fault.name == "daemon out of descriptors" { // it may have lost its software GPU for good
+		c.s.ok("daemon", "stop", "--force")
 	}
 	_, err := c.s.try("resume", c.name)
 	switch {
