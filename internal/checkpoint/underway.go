@@ -44,10 +44,14 @@ func (e *Env) saveUnderway(r Record) {
 		}
 		name := key(r.Identity.Token) + ".json"
 		tmp := "." + name
-		if err := root.WriteFile(tmp, b, 0o600); err != nil {
-			return err
+		err = root.WriteFile(tmp, b, 0o600)
+		if err == nil {
+			err = root.Rename(tmp, name)
 		}
-		return root.Rename(tmp, name)
+		if err != nil {
+			root.Remove(tmp) // what there is of it
+		}
+		return err
 	}()
 	if err != nil {
 		e.Log.Warn("only the keeper knows of a program that stands still", "pid", r.Identity.PID, "err", err)
