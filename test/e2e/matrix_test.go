@@ -482,7 +482,8 @@ func (c *combination) check() {
 	if c.fault.name == "daemon killed" && (c.op.checkpoints() && !c.op.ends() || c.op.name == "rollback") {
 		c.mustAnswer("before anybody starts a daemon") // the keeper does that, if need be
 	}
-	c.s.ok("run", "--gpu=soft", "--", "true") // brings a daemon up
+	// It brings a daemon up. A software GPU that was killed keeps its lock until the last of its threads is gone.
+	c.s.until("a daemon runs", func() bool { _, err := c.s.try("run", "--gpu=soft", "--", "true"); return err == nil })
 	c.outcome = c.settled()
 	switch c.outcome {
 	case "runs":
