@@ -3,7 +3,7 @@
 # make test    everything that CI runs
 # make lint    formatting, vet, staticcheck, generated files
 # make bench   figures
-# make soak    long fault injection
+# make soak    long fault injection: ROUNDS=5000 of each kind
 # make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./internal/shim …'
 #              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
 # make install PREFIX=/usr/local
@@ -105,8 +105,12 @@ generate:
 bench: build examples
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
 
+# How many faults each test injects. The matrix of operations and faults alone: SOAK=FaultMatrix.
+ROUNDS ?= 5000
+SOAK   ?= Fault
+
 soak: build examples criu
-	HOLDFAST_E2E=required HOLDFAST_SOAK=1 $(GO) test -timeout 12h -v -run 'Fault' ./test/e2e
+	HOLDFAST_E2E=required HOLDFAST_SOAK=1 HOLDFAST_ROUNDS='$(ROUNDS)' $(GO) test -timeout 24h -v -run '$(SOAK)' ./test/e2e
 
 N   ?= 20
 PKG ?= ./...

@@ -27,6 +27,7 @@ type comeback struct {
 	env      *Env
 	programs []*process.Program
 	t        *timeline
+	lost     bool // nobody has their memory, unless they have it themselves
 
 	mu     sync.RWMutex // read-locked over before
 	before func(*process.Program) error
@@ -122,6 +123,9 @@ func (b *comeback) try(p *process.Program) error {
 		return err
 	}
 	b.t.add("  wake", time.Since(start), true)
+	if p.NeedsMemory() && b.lost {
+		return endLost(p)
+	}
 	if p.NeedsMemory() {
 		start = time.Now()
 		if _, err := p.Remap(context.Background(), false); err != nil {

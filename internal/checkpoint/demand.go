@@ -211,7 +211,7 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 		if err := w.detach(ctx); err != nil && !errors.Is(err, process.ErrGone) {
 			return fmt.Errorf("process %d stays watched: %w", id.PID, err)
 		}
-		if err := k.Delete(key(id.Token)); err != nil {
+		if err := errors.Join(r.env.removeUnderway(key(id.Token)), k.Delete(key(id.Token))); err != nil {
 			return err
 		}
 	}

@@ -76,6 +76,7 @@ func (e *Env) keep(p *process.Program, r Record) error {
 		return err
 	}
 	r, files := recordOf(p, r)
+	e.saveUnderway(r)
 	if r.Doing == DoingSuspend {
 		return k.Put(key(r.Identity.Token), r, files)
 	}
@@ -109,6 +110,9 @@ func (r *Record) allocs(files map[uint64]*os.File) []*process.Alloc {
 func (e *Env) unkeep(p *process.Program) error {
 	k, err := e.Keeper()
 	if err != nil {
+		return err
+	}
+	if err := e.removeUnderway(key(p.Identity().Token)); err != nil {
 		return err
 	}
 	return Forget(k, p)
@@ -159,7 +163,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	id := r.Identity
 	switch {
 	case r.Doing == DoingRestore:
-		if err := endRestore(&r, log); err != nil {
+		if err := errors.Join(endRestore(&r, log), e.removeUnderway(key)); err != nil {
 			return err
 		}
 		return k.Delete(key)
@@ -179,6 +183,9 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 		// It has come to us by itself, so it was not released: it has its memory.
 		p.Drop()
 		log.Info("the program has come back by itself", "pid", id.PID, "why", err)
+		if err := e.removeUnderway(key); err != nil {
+			return err
+		}
 		return k.Delete(key)
 	}
 	if r.Doing == DoingSuspend {
@@ -187,7 +194,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 		return nil
 	}
 	p.TryLock() // it is new: nobody else has it
-	go e.bringBack(p, &r, reg)
+	go e.bringBack(p, &r, reg, false)
 	return nil
 }
 
@@ -213,12 +220,13 @@ func endRestore(r *Record, log *slog.Logger) error {
 	return err
 }
 
-// bringBack brings a program of an earlier daemon back, however long that takes.
-func (e *Env) bringBack(p *process.Program, r *Record, reg Registry) {
+// bringBack brings a program of an earlier daemon back, however long that takes. One that is found without memory is
+// ended where that is lost.
+func (e *Env) bringBack(p *process.Program, r *Record, reg Registry, lost bool) {
 	defer p.Unlock()
 	waitForDump(r)
 	var t timeline
-	b := &comeback{env: e, programs: []*process.Program{p}, t: &t}
+	b := &comeback{env: e, programs: []*process.Program{p}, t: &t, lost: lost}
 	if err := b.all(); err != nil {
 		p.Log().Error("a program of an earlier daemon could not be brought back", "err", err)
 		reg.Gone(p)

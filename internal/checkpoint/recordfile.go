@@ -37,23 +37,26 @@ func bootID() string {
 }
 
 // openRecords opens the directory of the files. It is our user's alone.
-func (e *Env) openRecords() (*os.Root, error) {
+func (e *Env) openRecords() (*os.Root, error) { return e.openPrivate(recordsDir) }
+
+// openPrivate opens a directory of the runtime directory, which it makes, and which must be our user's alone.
+func (e *Env) openPrivate(name string) (*os.Root, error) {
 	dir, err := os.OpenRoot(e.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	if err := dir.Mkdir(recordsDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := dir.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	info, err := dir.Lstat(recordsDir)
+	info, err := dir.Lstat(name)
 	if err == nil {
 		err = private(info, fs.ModeDir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return dir.OpenRoot(recordsDir)
+	return dir.OpenRoot(name)
 }
 
 // private refuses what is not of that type, or not of our user alone.
@@ -119,8 +122,17 @@ func writeDurably(root *os.Root, name string, b []byte) error {
 	return d.Sync()
 }
 
-// readRecord returns what the file of a token says.
+// readRecord returns what the file of a token says, if saveRecords may have written it.
 func readRecord(root *os.Root, token string) (*Record, error) {
+	r, err := readFile(root, token)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.checkFile(token)
+}
+
+// readFile returns what the file of a token says.
+func readFile(root *os.Root, token string) (*Record, error) {
 	f, err := root.OpenFile(token+".json", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -144,7 +156,7 @@ func readRecord(root *os.Root, token string) (*Record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, err
 	}
-	return &r, r.checkFile(token)
+	return &r, nil
 }
 
 // checkFile refuses what saveRecords does not write.
@@ -182,6 +194,9 @@ func (e *Env) removeRecord(token [16]byte) {
 // resumed forgets that a program was suspended, or being rolled back.
 func (e *Env) resumed(p *process.Program) {
 	e.removeRecord(p.Identity().Token)
+	if err := e.removeUnderway(key(p.Identity().Token)); err != nil {
+		e.Log.Warn("the record of a program that does not stand still any more stays", "err", err)
+	}
 	dir := p.Image()
 	if !onHost(dir) {
 		return

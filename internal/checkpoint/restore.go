@@ -213,7 +213,8 @@ func (r *restoration) run(ctx context.Context) (err error) {
 	}
 	return r.t.do("thaw", func() error {
 		return parallel(r.programs, func(p *process.Program) error {
-			if err := k.Delete(key(p.Identity().Token)); err != nil {
+			token := key(p.Identity().Token)
+			if err := errors.Join(r.env.removeUnderway(token), k.Delete(token)); err != nil {
 				return err
 			}
 			return r.env.thaw(ctx, []*process.Program{p})
@@ -378,7 +379,10 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 		if err := r.t.do("driver restore", func() error { return r.env.driverRestore(r.driver, p) }); err != nil {
 			return err
 		}
-		if err := r.t.do("wake", func() error { return p.Wake(ctx) }); err != nil {
+		// It may be stopped, or be another user by now: whoever asked is not to wait for ever.
+		wake, cancel := context.WithTimeout(ctx, r.env.patience())
+		defer cancel()
+		if err := r.t.do("wake", func() error { return p.Wake(wake) }); err != nil {
 			return err
 		}
 		return r.t.do("map", func() error { _, err := p.Remap(ctx, true); return err })
@@ -420,6 +424,7 @@ func (r *restoration) undo() error {
 		p.Drop()
 		if r.known {
 			r.opt.Unregister(p)
+			err = errors.Join(err, r.env.removeUnderway(key(p.Identity().Token)))
 			if kerr == nil {
 				kerr = k.Delete(key(p.Identity().Token))
 			}

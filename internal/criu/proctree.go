@@ -67,7 +67,11 @@ func allProcesses() (map[int]procStat, error) {
 		if err != nil {
 			continue
 		}
-		if s, err := readStat(procPath(pid, "stat")); err == nil {
+		s, err := readStat(procPath(pid, "stat"))
+		if scarce(err) {
+			return nil, err // a tree that lacks a branch is none
+		}
+		if err == nil {
 			out[pid] = s
 		}
 	}
@@ -119,9 +123,28 @@ func Tree(pid int) ([]int, error) {
 // errUnknown is a process of which only the number is known.
 var errUnknown = errors.New("it is not known when it started, so it cannot be told from another one with its number")
 
+// scarceLimit is how long we wait for a free descriptor where a process would otherwise stay stopped, or alive.
+const scarceLimit = 30 * time.Second
+
+// scarce says of an error that there is no descriptor or memory just now, which tells nothing of the process asked for.
+func scarce(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
 // hold returns a pidfd of the process that got the number pid at start (clock ticks since boot), and an error that
-// wraps ESRCH if that has ended, whoever has its number now.
+// wraps ESRCH if that has ended, whoever has its number now. While descriptors are scarce it waits.
 func hold(pid int, start uint64) (fd int, err error) {
+	const first, longest = time.Millisecond, 100 * time.Millisecond
+	deadline := time.Now().Add(scarceLimit)
+	for wait := first; ; wait = min(2*wait, longest) {
+		if fd, err = tryHold(pid, start); !scarce(err) || time.Now().After(deadline) {
+			return fd, err
+		}
+		time.Sleep(wait)
+	}
+}
+
+func tryHold(pid int, start uint64) (fd int, err error) {
 	if start == 0 {
 		return -1, fmt.Errorf("process %d: %w", pid, errUnknown)
 	}
@@ -134,6 +157,9 @@ func hold(pid int, start uint64) (fd int, err error) {
 		return fd, nil
 	}
 	unix.Close(fd)
+	if scarce(err) {
+		return -1, fmt.Errorf("process %d: %w", pid, err)
+	}
 	if err == nil {
 		err = fmt.Errorf("its number belongs to another process (%s) now", s.comm)
 	}
@@ -144,9 +170,20 @@ func hold(pid int, start uint64) (fd int, err error) {
 type held struct{ pid, fd int }
 
 // holdTree returns pidfds of the tree of the process that got the number pid at start, parents first. The caller
-// closes them.
+// closes them. While descriptors are scarce it waits.
 func holdTree(pid int, start uint64) (list []held, err error) {
-	fd, err := hold(pid, start)
+	const first, longest = time.Millisecond, 100 * time.Millisecond
+	deadline := time.Now().Add(scarceLimit)
+	for wait := first; ; wait = min(2*wait, longest) {
+		if list, err = tryHoldTree(pid, start); !scarce(err) || time.Now().After(deadline) {
+			return list, err
+		}
+		time.Sleep(wait)
+	}
+}
+
+func tryHoldTree(pid int, start uint64) (list []held, err error) {
+	fd, err := tryHold(pid, start)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +197,12 @@ func holdTree(pid int, start uint64) (list []held, err error) {
 		return list, nil // it has ended just now: whose children are left is not known
 	}
 	for _, p := range tree(all, pid)[1:] {
-		if fd, err := hold(p, all[p].start); err == nil { // else gone already
+		fd, err := tryHold(p, all[p].start)
+		if scarce(err) {
+			release(list)
+			return nil, err
+		}
+		if err == nil { // else gone already
 			list = append(list, held{p, fd})
 		}
 	}

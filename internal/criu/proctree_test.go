@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A process that has the number of another one, which it got later, is not killed in its place, nor continued.
@@ -41,6 +43,63 @@ func TestKillOnlyWhoIsMeant(t *testing.T) {
 	}
 	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state != 'Z' {
 		t.Errorf("it is still alive: %v", err)
+	}
+}
+
+// Who cannot look at a process for want of descriptors does not say that it has ended, and ends it when there are some.
+func TestKillWithoutDescriptors(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	s, err := readStat(procPath(cmd.Process.Pid, "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: 100, Max: old.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	var open []*os.File
+	for {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			break
+		}
+		open = append(open, f)
+	}
+	var errs []error
+	_, err = tryHoldTree(s.pid, s.start)
+	errs = append(errs, err)
+	if len(open) > 0 {
+		open[0].Close() // enough for a pidfd, which is not enough to look at the process
+		_, err = tryHoldTree(s.pid, s.start)
+		errs = append(errs, err)
+		defer func() {
+			for _, f := range open {
+				f.Close()
+			}
+		}()
+	}
+	killed := make(chan error)
+	go func() { killed <- Kill(s.pid, s.start, 10*time.Second) }()
+	time.Sleep(20 * time.Millisecond) // so that it mostly begins while they are scarce
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range errs {
+		if !scarce(err) || errors.Is(err, syscall.ESRCH) {
+			t.Errorf("without descriptors: %v", err)
+		}
+	}
+	if err := <-killed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -142,8 +142,22 @@ func Run(ctx context.Context, cfg Config) error {
 	srv.Shutdown(shutdown)
 	d.fills.Wait() // programs wait for what is not there yet
 	d.gpus.close()
+	d.removeDeadKeeper()
 	d.log.Info("daemon ends")
 	return nil
+}
+
+// removeDeadKeeper removes the socket of a keeper that was killed; one that ends by itself does that itself. Only the
+// owner of the directory, as we are, starts another.
+func (d *Daemon) removeDeadKeeper() {
+	path := filepath.Join(d.cfg.Dir, keeper.Socket)
+	k, err := keeper.Dial(path)
+	if err == nil {
+		k.Close()
+	}
+	if errors.Is(err, unix.ECONNREFUSED) {
+		os.Remove(path)
+	}
 }
 
 // endLimit is how long a daemon that ends waits for requests that are under way.
@@ -662,12 +676,15 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 		d.keep = nil
 	}
 	socket := filepath.Join(d.cfg.Dir, keeper.Socket)
-	if k, err := keeper.Dial(socket); err == nil {
+	k, err := keeper.Dial(socket)
+	if err == nil {
 		if _, err := k.List(); err == nil {
 			d.keep = k
 			return k, nil
 		}
 		k.Close() // it was about to end
+	} else if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+		return nil, err // there may be one, with memory that nobody else has
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -698,8 +715,7 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
 	go cmd.Wait()
-	k, err := keeper.Dial(socket)
-	if err != nil {
+	if k, err = keeper.Dial(socket); err != nil {
 		return nil, err
 	}
 	d.keep = k

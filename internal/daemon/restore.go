@@ -244,7 +244,7 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
 	res, err := d.env().Suspend(ctx, group, to, dir, progress)
 	for _, p := range group {
 		if p.State() == api.StateSuspended { // also after some errors
-			go d.watchSuspended(p)
+			go d.watchEnd(p)
 		}
 	}
 	if err != nil {
@@ -270,47 +270,71 @@ func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
 	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-// watchSuspended cleans up after a program that ends while it is suspended: it has no conversation whose end would
-// tell.
-func (d *Daemon) watchSuspended(p *process.Program) {
-	if err := process.AwaitEnd(context.Background(), p.Identity()); err != nil {
-		p.Log().Error("the end of a suspended program would not be noticed", "err", err)
-		return
+// watchEnd cleans up after a program that ends while it has no conversation whose end would tell: it is suspended, or on
+// its way back, or its conversation was broken off.
+func (d *Daemon) watchEnd(p *process.Program) {
+	for d.has(p) {
+		err := process.AwaitEnd(context.Background(), p.Identity())
+		if err == nil {
+			break
+		}
+		p.Log().Warn("the end of a program cannot be awaited just now", "err", err)
+		time.Sleep(time.Second)
 	}
-	for p.State() == api.StateSuspended && !p.Forgotten() {
+	for d.has(p) {
 		if p.TryLock() {
 			p.MarkEnded()
 			d.forget(p)
 			p.Unlock()
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // an operation fails just now
+		time.Sleep(10 * time.Millisecond) // an operation on it fails just now
 	}
+}
+
+// has reports whether a program is held still.
+func (d *Daemon) has(p *process.Program) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.programs[p.Identity().PID] == p
 }
 
 // recoverKept takes up what an earlier daemon left: with the keeper, and of suspended programs in files.
 func (d *Daemon) recoverKept() {
 	reg := checkpoint.Registry{
-		Register: d.register,
+		Register: func(p *process.Program) error {
+			err := d.register(p)
+			if err == nil {
+				go d.watchEnd(p)
+			}
+			return err
+		},
 		Lookup: func(pid int) *process.Program {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return d.programs[pid]
 		},
-		Suspended: func(p *process.Program) { go d.watchSuspended(p) },
+		Suspended: func(*process.Program) {}, // each that is registered is watched
 		Gone: func(p *process.Program) {
 			p.MarkEnded()
 			d.forget(p)
 		},
 	}
+	var kept []string
 	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // else nothing was under way
 		k, err := d.keeperClient()
+		if err == nil {
+			kept, err = k.List()
+		}
 		if err == nil {
 			err = d.env().Recover(k, reg)
 		}
 		if err != nil {
 			d.log.Error("the keeper cannot be asked", "err", err)
+			d.env().RecoverRecords(reg)
+			return // nothing is known to be lost
 		}
 	}
 	d.env().RecoverRecords(reg)
+	d.env().RecoverLost(kept, reg)
 }

@@ -465,7 +465,7 @@ func (k *Client) PutUrgent(key string, record any, files map[uint64]*os.File) er
 	return k.put(message{Op: "put", Key: key, Urgent: true}, record, files)
 }
 
-func (k *Client) put(begin message, record any, files map[uint64]*os.File) error {
+func (k *Client) put(begin message, record any, files map[uint64]*os.File) (err error) {
 	key := begin.Key
 	raw, err := json.Marshal(record)
 	if err != nil {
@@ -485,6 +485,11 @@ func (k *Client) put(begin message, record any, files map[uint64]*os.File) error
 	if err := send(k.c, begin, nil); err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}
+	defer func() {
+		if err != nil { // else the keeper holds what it has of this until something else is put
+			send(k.c, begin, nil)
+		}
+	}()
 	if err := send(k.c, message{Op: "fds", Key: key, IDs: []uint64{recordID}}, []int{rec}); err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}

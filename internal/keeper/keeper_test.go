@@ -267,6 +267,42 @@ func TestPutReplaces(t *testing.T) {
 	}
 }
 
+// Of a Put that fails in the middle the keeper holds nothing, although the client stays.
+func TestPutThatFails(t *testing.T) {
+	socket, _ := serve(t)
+	k, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	shut := memfd(t, "shut")
+	shut.Close()
+	files := map[uint64]*os.File{1: shut}
+	for i := range uint64(4 * maxFDs) {
+		files[i+2] = w
+	}
+	for range 20 { // the bad one is mostly not among the first, which are on their way before it is noticed
+		if err := k.Put("p", 1, files); err == nil {
+			t.Fatal("a closed file was put")
+		}
+	}
+	if keys, err := k.List(); err != nil || len(keys) > 0 {
+		t.Fatalf("%v, %v", keys, err)
+	}
+	w.Close()
+	if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); err != nil || len(b) > 0 {
+		t.Errorf("%q, %v: a descriptor is left open", b, err)
+	}
+}
+
 // Whatever a packet is, descriptors that came with it and are not kept are closed.
 func TestRefusedDescriptors(t *testing.T) {
 	for name, c := range map[string]struct {

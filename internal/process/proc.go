@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -117,9 +118,13 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
-// Alive reports whether process pid is the one that started at start (0 = any), and not a zombie.
+// Alive reports whether process pid is the one that started at start (0 = any), and not a zombie. While nobody can look
+// (no descriptor is free, say) a process that there is counts as the one that is meant.
 func Alive(pid int, start uint64) bool {
 	f, err := statFields(pid)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	}
 	if err != nil || f[0] == "Z" || f[0] == "X" {
 		return false
 	}

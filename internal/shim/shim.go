@@ -42,7 +42,7 @@ var hand = map[string]bool{
 	"cuImportExternalMemory": true, "cuImportExternalSemaphore": true, "cuMemHostRegister_v2": true,
 	"cuMemHostUnregister": true, "cuCtxDisablePeerAccess": true, "cuMemPoolExportToShareableHandle": true,
 	"cuMemPoolImportFromShareableHandle": true,
-	"cuArrayCreate_v2": true, "cuArray3DCreate_v2": true, "cuMipmappedArrayCreate": true,
+	"cuArrayCreate_v2":                   true, "cuArray3DCreate_v2": true, "cuMipmappedArrayCreate": true,
 	"cuGraphicsMapResources": true, "cuGreenCtxCreate": true, "cuGraphAddMemAllocNode": true,
 	"cuModuleGetFunction": true, "cuLibraryGetKernel": true, "cuKernelGetFunction": true, "cuLibraryEnumerateKernels": true,
 	"cuGraphInstantiate": true, "cuGraphInstantiate_v2": true, "cuGraphInstantiateWithFlags": true, "cuGraphInstantiateWithParams": true,

@@ -17,18 +17,29 @@ import (
 	"holdfast/internal/daemon/api"
 )
 
-// rounds is how many faults are injected: a soak lasts as long as somebody lets it.
+// rounds is how many faults are injected, n in an ordinary test. HOLDFAST_ROUNDS says another number; a soak without it
+// lasts as long as somebody lets it.
 func rounds(t *testing.T, n int) int {
-	if os.Getenv("HOLDFAST_SOAK") != "" {
+	t.Helper()
+	switch {
+	case os.Getenv("HOLDFAST_ROUNDS") != "":
+		return number(t, "HOLDFAST_ROUNDS", n)
+	case os.Getenv("HOLDFAST_SOAK") != "":
 		return 1 << 30
-	}
-	if testing.Short() {
+	case testing.Short():
 		return n / 10
 	}
 	return n
 }
 
 func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(newSeed(t), 0))
+}
+
+// newSeed returns the seed of a test's random numbers, and says how to get the same again.
+func newSeed(t *testing.T) uint64 {
+	t.Helper()
 	seed := rand.Uint64()
 	if text := os.Getenv("HOLDFAST_SEED"); text != "" {
 		var err error
@@ -37,7 +48,7 @@ func newRand(t *testing.T) *rand.Rand {
 		}
 	}
 	t.Logf("HOLDFAST_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return seed
 }
 
 // fastest says how long something takes when nothing comes between.

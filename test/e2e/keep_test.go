@@ -226,6 +226,29 @@ func TestSuspendOutlivesBoth(t *testing.T) {
 	}
 }
 
+// A program whose memory only daemon and keeper had does not stand still for ever when both are killed.
+func TestLostWithBoth(t *testing.T) {
+	s := newSite(t)
+	r := s.teller("teller")
+	r.tell("alloc 4")
+	runs := s.teller("runs")
+	s.ok("suspend", "teller", "--to", "gpu")
+	for _, pid := range s.keepers() {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	s.killDaemon()
+	s.ok("run", "--gpu=soft", "--", "true") // brings a daemon up
+	r.wait()
+	s.until("only the other one is held", func() bool {
+		list := s.live()
+		return len(list) == 1 && list[0].Name == "runs" && list[0].State == api.StateRunning
+	})
+	runs.tell("sum")
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "underway", "*")); len(left) > 0 {
+		t.Errorf("records: %v", left)
+	}
+}
+
 // suspended lists the records of programs that are suspended, or being rolled back.
 func (s *site) suspended() []string {
 	left, _ := filepath.Glob(filepath.Join(s.dir, "records", "*"))

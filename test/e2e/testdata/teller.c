@@ -20,6 +20,7 @@
  *     TAG churn N            TAG ok ROUNDS        (until the next command: frees and allocates 2 MiB, N times in turn)
  *     TAG managed            TAG ok, or TAG error N
  *     TAG user UID           TAG ok               (becomes that user)
+ *     TAG fork               TAG ok PID           (a child that does nothing, until its parent ends)
  *     TAG exit STATUS        ends
  */
 #define _GNU_SOURCE
@@ -27,11 +28,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static const char header[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
@@ -301,6 +304,17 @@ static void obey(char *line)
 			answer("%s error user\n", tag);
 		else
 			answer("%s ok\n", tag);
+	} else if (!strcmp(verb, "fork")) {
+		pid_t child = fork();
+		if (child == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		if (child < 0)
+			answer("%s error fork\n", tag);
+		else
+			answer("%s ok %d\n", tag, (int)child);
 	} else if (!strcmp(verb, "exit")) {
 		exit((int)a);
 	} else {
