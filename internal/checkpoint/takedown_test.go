@@ -55,7 +55,8 @@ func (d *checkpointer) CheckpointRestore(int) error {
 }
 func (d *checkpointer) CheckpointUnlock(int) error { return d.step(cuda.ProcessRunning, nil) }
 
-// deaf starts a process that the signals which wake programs, and let their threads run, do not end; or only the second does.
+// deaf starts a process that the signals which wake programs, and let their threads run, do not end; or only the
+// second does.
 func deaf(t *testing.T, toBoth bool) int {
 	t.Helper()
 	signals := "63"

@@ -6,8 +6,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// A gate that is to stay shut stays so over the death of any number of daemons. Memory that the program cannot export again
-// is moved only when it is told that nobody else has it: somebody may be filling it.
+// A gate that is to stay shut stays so over the death of any number of daemons. Memory that the program cannot export
+// again is moved only when it is told that nobody else has it: somebody may be filling it.
 func TestStaysShut(t *testing.T) {
 	d, p, h := attach(t)
 	a := p.ok("alloc %d", 2<<20)[0]
