@@ -26,8 +26,7 @@ has held nothing for a while; this verb runs it in the foreground, logging to
 standard error, for instance as a service.
 
 Its death takes no program with it. Programs run on, and the next daemon takes them
-over. A program that stood still just then, without its memory,
-	cannot wait for somebody to start one: a second process, which
+over. A program that stood still just then, without its memory, cannot wait for somebody to start one: a second process, which
 keeps that memory, does it with the arguments of this one, and lets it log to daemon.log in the runtime directory. With
 --supervised it does not. Only the same user, or root, may talk to the daemon.`
 
@@ -61,7 +60,8 @@ func (a *app) daemonVerb() *cobra.Command {
 	cmd.Flags().DurationVar(&patience, "patience", checkpoint.DefaultPatience,
 		"how long a failed operation waits for its program to come back; that is tried on afterwards, too")
 	// For tests: nobody else knows how long his daemon may hang.
-	cmd.Flags().DurationVar(&lease, "lease", process.DefaultLease, "how long a frozen program waits for a daemon that hangs")
+	cmd.Flags().DurationVar(&lease, "lease", process.DefaultLease,
+		"how long a frozen program waits for a daemon that hangs")
 	if err := cmd.Flags().MarkHidden("lease"); err != nil {
 		panic(err)
 	}

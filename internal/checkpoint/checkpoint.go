@@ -39,15 +39,16 @@ type GPUs interface {
 
 // Env is what the operations work with.
 type Env struct {
-	GPUs      GPUs
-	Keeper    func() (*keeper.Client, error)
-	CRIU      func() (*criu.Tool, error)
-	Dir       string        // runtime directory: records of suspended programs; "": none are kept
-	Socket    string        // to which programs come back; "": not looked at
-	Patience  time.Duration // how long an operation that failed waits for its programs to come back; 0: DefaultPatience
-	Libraries []string      // of ours, mapped by programs: images carry them
-	Tool      string        // "holdfast VERSION", for manifests
-	Log       *slog.Logger
+	GPUs       GPUs
+	Keeper     func() (*keeper.Client, error)
+	CRIU       func() (*criu.Tool, error)
+	Dir        string        // runtime directory: records of suspended programs; "": none are kept
+	Socket     string        // to which programs come back; "": not looked at
+	Patience   time.Duration // how long an operation that failed waits for its programs to come back; 0: DefaultPatience
+	Standstill time.Duration // how long the driver's thread may do nothing; 0: as usual
+	Libraries  []string      // of ours, mapped by programs: images carry them
+	Tool       string        // "holdfast VERSION", for manifests
+	Log        *slog.Logger
 }
 
 // Progress is told how far a phase is, in bytes; total 0 is unknown.

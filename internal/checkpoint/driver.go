@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,8 @@ const standstill = 10 * time.Second
 func (e *Env) attended(p *process.Program, tid int, what string, do func() error) (nudged bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	tick := time.NewTicker(time.Second)
+	limit := cmp.Or(e.Standstill, standstill)
+	tick := time.NewTicker(limit / 10)
 	defer tick.Stop()
 	pid := p.Identity().PID
 	before, since := activity(pid, tid), time.Now()
@@ -105,7 +107,7 @@ func (e *Env) attended(p *process.Program, tid int, what string, do func() error
 		if now := activity(pid, tid); now != before {
 			before, since = now, time.Now()
 		}
-		if tid != 0 && !nudged && time.Since(since) >= standstill {
+		if tid != 0 && !nudged && time.Since(since) >= limit {
 			nudged = true
 			e.Log.Error("the driver stands still; the program's threads are let run", "pid", pid, "thread", tid, "step", what,
 				"err", p.LetRun())

@@ -18,10 +18,10 @@ import (
 	"holdfast/internal/process"
 )
 
-// The keeper's record of a program whose memory lies in an image, because it is suspended to that or is being rolled back
-// to it, also lies in a file of the runtime directory. So such a program can be resumed, and its rollback finished,
-// although both the daemon and the keeper were killed. A program outlives neither its process nor the kernel, and the file
-// holds only while both are the ones that it names.
+// The keeper's record of a program whose memory lies in an image, because it is suspended to that or is being rolled
+// back to it, also lies in a file of the runtime directory. So such a program can be resumed, and its rollback
+// finished, although both the daemon and the keeper were killed. A program outlives neither its process nor the
+// kernel, and the file holds only while both are the ones that it names.
 
 // recordsDir is in the runtime directory: a file for each such program, by its token.
 const recordsDir = "records"
@@ -214,8 +214,8 @@ func (e *Env) resumed(p *process.Program) {
 // and keeper died.
 func (e *Env) CameBack(p *process.Program) { e.resumed(p) }
 
-// Ended removes what is left of a program that ended while it was suspended, or rolled back: its record, and its image if that is in
-// host memory and no other program needs it.
+// Ended removes what is left of a program that ended while it was suspended, or rolled back: its record, and its
+// image if that is in host memory and no other program needs it.
 func (e *Env) Ended(p *process.Program) { e.resumed(p) }
 
 // dropRecord is Ended of a program that was not registered.

@@ -157,8 +157,8 @@ func (r *rollback) coversHalf() error {
 // shutLimit bounds how long a frozen program may take to answer.
 const shutLimit = 10 * time.Second
 
-// shut makes it safe to overwrite the memory: should we die, the gates stay shut, and the next daemon knows what is to be
-// done. After an error nothing may be overwritten.
+// shut makes it safe to overwrite the memory: should we die, the gates stay shut, and the next daemon knows what is
+// to be done. After an error nothing may be overwritten.
 func (r *rollback) shut(ctx context.Context) error {
 	err := r.t.do("keep", r.keep)
 	if err != nil {
@@ -231,8 +231,8 @@ func (e *Env) twice(p *process.Program, fill func() error) error {
 	return err
 }
 
-// goOn opens the gates of programs that were rolled back, or were to be, however long that takes; only the wait for it is
-// bounded, and ends with a *NotBackError.
+// goOn opens the gates of programs that were rolled back, or were to be, however long that takes; only the wait for
+// it is bounded, and ends with a *NotBackError.
 func (e *Env) goOn(programs []*process.Program, flags uint32) error {
 	if len(programs) == 0 {
 		return nil
@@ -253,8 +253,8 @@ func (e *Env) goOn(programs []*process.Program, flags uint32) error {
 	}
 }
 
-// goesOn returns when a program runs, is gone, or says why it cannot go on; then it stays shut, and is still with the keeper. A
-// conversation may break off meanwhile: the program comes back and says how it stands.
+// goesOn returns when a program runs, is gone, or says why it cannot go on; then it stays shut, and is still with the
+// keeper. A conversation may break off meanwhile: the program comes back and says how it stands.
 func (e *Env) goesOn(p *process.Program, flags uint32) error {
 	for {
 		arrived := p.Arrived()
@@ -327,8 +327,8 @@ func (e *Env) recoverRollback(r *Record, reg Registry) {
 	}
 }
 
-// endRollback finishes a rollback that was cut short. p is made of r. Programs that say that they are shut are not let in
-// before this has returned.
+// endRollback finishes a rollback that was cut short. p is made of r. Programs that say that they are shut are not
+// let in before this has returned.
 func (e *Env) endRollback(r *Record, p *process.Program, reg Registry) error {
 	p.TryLock() // it is new: nobody else has it
 	if err := reg.Register(p); err != nil {

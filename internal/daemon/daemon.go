@@ -377,12 +377,13 @@ func (d *Daemon) uniqueName(name string, pid int) string {
 // What ps and the log say of a program that stands behind a shut gate, and of which nothing else is known.
 const (
 	shutRemedy = "roll it back to an image that has all its memory (holdfast rollback), or end it"
-	lostRecord = "its memory may be half overwritten: a rollback or restore was cut short, and what was known of that is lost; " +
-		shutRemedy
+	lostRecord = "its memory may be half overwritten: a rollback or restore was cut short, " +
+		"and what was known of that is lost; " + shutRemedy
 )
 
-// conversationOver waits for what the end of a conversation means: the program comes back, because it was released or its
-// daemon hung, or it has ended and is forgotten or kept. One that lives and cannot come back is held no longer either.
+// conversationOver waits for what the end of a conversation means: the program comes back, because it was released or
+// its daemon hung, or it has ended and is forgotten or kept. One that lives and cannot come back is held no longer
+// either.
 func (d *Daemon) conversationOver(p *process.Program) {
 	arrived := p.Arrived()
 	if p.Conversing() || !d.leaves(p, arrived) {

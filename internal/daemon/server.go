@@ -236,8 +236,9 @@ func (d *Daemon) settle(p *process.Program, next string) {
 }
 
 // lockGroup takes the operation locks of all held programs of a process tree, which must be running (or in the state
-// that from says first; StateRestoring there lets in those that stand behind a shut gate), and sets their state. done ends the operation, with its error: it puts the state back unless the
-// operation has set another. Programs that are still on their way back stay locked until they are there.
+// that from says first; StateRestoring there lets in those that stand behind a shut gate), and sets their state. done
+// ends the operation, with its error: it puts the state back unless the operation has set another. Programs that are
+// still on their way back stay locked until they are there.
 func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program,
 	done func(error), err error) {
 	p, err := d.await(ctx, target)

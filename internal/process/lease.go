@@ -8,8 +8,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// DefaultLease is how long a frozen program waits for a daemon that says nothing: one that hangs, or is stopped, costs the
-// operation that it was busy with, not the program. We say something five times as often.
+// DefaultLease is how long a frozen program waits for a daemon that says nothing: one that hangs, or is stopped,
+// costs the operation that it was busy with, not the program. We say something five times as often.
 const DefaultLease = 15 * time.Second
 
 // SetLease sets the lease of the program's freezes to come; 0: DefaultLease.
@@ -21,7 +21,8 @@ func (p *Program) SetLease(d time.Duration) {
 	}
 }
 
-// StaysShut reports whether the program would keep its gate shut if it were asked to. Those of before that, in images, do not.
+// StaysShut reports whether the program would keep its gate shut if it were asked to. Those of before that, in
+// images, do not.
 func (p *Program) StaysShut() bool {
 	s := p.current()
 	return s != nil && s.parks
@@ -42,8 +43,8 @@ func (p *Program) KeepShut(ctx context.Context) error {
 	return nil
 }
 
-// Shut reports whether the program stands behind a gate that only Thaw opens, because its memory may be half of one state and half
-// of another.
+// Shut reports whether the program stands behind a gate that only Thaw opens, because its memory may be half of one
+// state and half of another.
 func (p *Program) Shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +60,8 @@ func (p *Program) setShut(on bool) {
 	}
 }
 
-// SetStuck says why the gate of the program stays shut although nobody is busy with it, and what can be done; "": somebody is.
+// SetStuck says why the gate of the program stays shut although nobody is busy with it, and what can be done; "":
+// somebody is.
 func (p *Program) SetStuck(why string) {
 	p.mu.Lock()
 	p.stuck = why
@@ -101,7 +103,8 @@ func (p *Program) lease(shut bool) {
 // A renewal keeps a frozen program from going on by itself.
 type renewal struct{ end, ended chan struct{} }
 
-// renew begins the renewal of the lease of a program that is frozen from now on. It ends with letGo, or the conversation.
+// renew begins the renewal of the lease of a program that is frozen from now on. It ends with letGo, or the
+// conversation.
 func (p *Program) renew() {
 	p.letGo()
 	s := p.current()
@@ -130,8 +133,8 @@ func (p *Program) renew() {
 	}()
 }
 
-// letGo ends the renewal. Nothing of it is sent after letGo has returned: it would be about the program's next freeze, or take a
-// KeepShut back.
+// letGo ends the renewal. Nothing of it is sent after letGo has returned: it would be about the program's next
+// freeze, or take a KeepShut back.
 func (p *Program) letGo() {
 	p.mu.Lock()
 	r := p.renewing

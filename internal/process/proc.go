@@ -72,8 +72,8 @@ func hasSignal(status, set string, sig unix.Signal) bool {
 	return false
 }
 
-// AwaitEnd returns nil when the process that id names has ended, or an error when ctx ends before. Meanwhile it occupies
-// no thread.
+// AwaitEnd returns nil when the process that id names has ended, or an error when ctx ends before. Meanwhile it
+// occupies no thread.
 func AwaitEnd(ctx context.Context, id Identity) error {
 	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -99,8 +99,8 @@ func AwaitEnd(ctx context.Context, id Identity) error {
 	})
 }
 
-// MayReturn reports whether the program still has the thread that would begin its next conversation: after an exec, or once it
-// was told that it is held no longer, it has not.
+// MayReturn reports whether the program still has the thread that would begin its next conversation: after an exec,
+// or once it was told that it is held no longer, it has not.
 func (p *Program) MayReturn() bool {
 	if peer, ok := p.Peer(); ok && peer.Self != p.id.PID {
 		return true // its numbers are those of another PID namespace

@@ -389,7 +389,8 @@ func (p *Program) Conversing() bool {
 // Ended is closed when the program has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
-// Forget says that the daemon clears up after the program, which nobody must do twice; it reports false if that was said before.
+// Forget says that the daemon clears up after the program, which nobody must do twice; it reports false if that was
+// said before.
 func (p *Program) Forget() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -686,7 +687,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r.Failed.Text) }
 
-// notFrozen reports whether the program says that its gate is open. One that has not got its memory back says something else.
+// notFrozen reports whether the program says that its gate is open. One that has not got its memory back says
+// something else.
 func (r *Refusal) notFrozen() bool {
 	f := r.Failed
 	return f.Code == wire.FailedOpen || f.Code == wire.FailedState && (f.Text == "THAW: the program is not frozen" ||
@@ -840,8 +842,8 @@ func (p *Program) Arrived() <-chan struct{} {
 	return p.arrived
 }
 
-// ToldAll reports whether the program itself has told of all memory that is held of it. What it has not, because it could not export
-// it, it would not say FREE of either.
+// ToldAll reports whether the program itself has told of all memory that is held of it. What it has not, because it
+// could not export it, it would not say FREE of either.
 func (p *Program) ToldAll() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -856,7 +858,8 @@ func (p *Program) ToldAll() bool {
 	return true
 }
 
-// HoldsUntold reports whether we have memory, named as in wire.Caveat, of a program that has come shut and not told of it.
+// HoldsUntold reports whether we have memory, named as in wire.Caveat, of a program that has come shut and not told
+// of it.
 func (p *Program) HoldsUntold(subject uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -871,7 +874,8 @@ func (p *Program) HoldsUntold(subject uint64) bool {
 	return false
 }
 
-// Reconnect ends the conversation with a running program, which then moves what it cannot export and tells its memory anew.
+// Reconnect ends the conversation with a running program, which then moves what it cannot export and tells its memory
+// anew.
 func (p *Program) Reconnect() {
 	if s := p.current(); s != nil {
 		s.conn.Close()

@@ -208,7 +208,8 @@ type daemon struct {
 	l   interface {
 		Close() error
 	}
-	accept func() (*wire.Conn, error)
+	accept  func() (*wire.Conn, error)
+	welcome uint32 // flags of WELCOME
 }
 
 func listen(t testing.TB, dir string) *daemon {
@@ -276,7 +277,7 @@ func (d *daemon) take() *held {
 	}
 	wire.CloseAll(fds)
 	d.t.Cleanup(h.drop)
-	if err := c.Send(0, &wire.Welcome{Proto: wire.Version, Token: token}); err != nil {
+	if err := c.Send(0, &wire.Welcome{Proto: wire.Version, Flags: d.welcome, Token: token}); err != nil {
 		d.t.Fatal(err)
 	}
 	return h

@@ -27,7 +27,7 @@
 //	                                   ←      SHARED + fd                  (or without one: there is none)
 //	                                   ←      [CALM] FREEZE
 //	FROZEN | FAILED (gate open again)  →
-//	                                   ←      [LEASE]                      at any time while frozen; DONE answers one with a number
+//	                                   ←      [LEASE]                      while frozen; DONE answers one with a number
 //	                                   ←      THAW | RELEASE
 //	THAWED | RELEASED | FAILED         →
 //	                                   ←      PARK                         after RELEASED, once the driver is locked
@@ -53,11 +53,11 @@
 // A FAILED with FailedMap may be followed by more MAP (of what is missing) and another MAPEND. The socket ending before MAPPED
 // puts the program back to waiting for the signal; what is mapped by then stays and is skipped the next time.
 //
-// A daemon that dies while the program is frozen (not released), or says nothing for longer than its LEASE: the program opens
-// its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with READOPT and FROZEN) to the next daemon, tells
-// its memory anew, and waits for THAW. Memory that it cannot export again is not told, unless WELCOME allows it to move that.
-// A daemon that dies at any time: the program connects again every 500 ms with HELLO (READOPT) and tells every
-// allocation anew, with fresh descriptors, then ADOPTED.
+// A daemon that dies while the program is frozen (not released), or says nothing for longer than its LEASE: the
+// program opens its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with READOPT and
+// FROZEN) to the next daemon, tells its memory anew, and waits for THAW. Memory that it cannot export again is not
+// told, unless WELCOME allows it to move that. A daemon that dies at any time: the program connects again every 500
+// ms with HELLO (READOPT) and tells every allocation anew, with fresh descriptors, then ADOPTED.
 //
 // The package must not import any other package of this module.
 package wire
@@ -343,8 +343,8 @@ type Failed struct {
 	Text   string `max:"511"`
 }
 
-// WelcomeMove, to a program that says FROZEN: nobody has descriptors of its memory but the program, so what it cannot export
-// again is to be moved into memory that it can.
+// WelcomeMove, to a program that says FROZEN: nobody has descriptors of its memory but the program, so what it cannot
+// export again is to be moved into memory that it can.
 const WelcomeMove uint32 = 1 << 0
 
 // Welcome accepts the program. Token names the conversation; the program repeats it in later HELLOs (zero in the first).
@@ -361,9 +361,9 @@ type Freeze struct{ TimeoutMillis uint32 }
 // little under way. Only for programs with HelloCalm: there is no answer.
 type Calm struct{ Millis uint32 }
 
-// Lease says how long a frozen program stays so when its daemon says nothing more; any packet of the daemon begins it anew. It holds
-// for the conversation. With a number it is answered: DONE says that the program is frozen, and that this is what it goes by; without
-// one there is no answer. Only for programs with HelloPark.
+// Lease says how long a frozen program stays so when its daemon says nothing more; any packet of the daemon begins it
+// anew. It holds for the conversation. With a number it is answered: DONE says that the program is frozen, and that
+// this is what it goes by; without one there is no answer. Only for programs with HelloPark.
 type Lease struct {
 	Millis uint32 // 0: without limit
 	Flags  uint32

@@ -96,8 +96,8 @@ func (r *rolled) isRolledBack() {
 	s.ok("checkpoint", "teller", "-o", s.path("after"), "--gpu-only")
 }
 
-// A rollback that is cut short is finished, variables and all, whoever dies of daemon and keeper, and also of memory that
-// the program cannot export again.
+// A rollback that is cut short is finished, variables and all, whoever dies of daemon and keeper, and also of memory
+// that the program cannot export again.
 func TestRollbackCutShort(t *testing.T) {
 	for _, imported := range []bool{false, true} {
 		for _, both := range []bool{false, true} {
