@@ -85,7 +85,8 @@ func TestVectorRegisters(t *testing.T) {
 			var got, want Instance
 			summarised(t, c.name, strings.Replace(vectorKernel, "BODY", c.body, 1)).Evaluate(launchOf(t, launch), &got)
 			summarised(t, "scalar", strings.Replace(vectorKernel, "BODY", scalar, 1)).Evaluate(launchOf(t, launch), &want)
-			g, w := rangesText(got.Reads, got.ReadsUnknown)+rangesText(got.Writes, got.WritesUnknown), rangesText(want.Reads, want.ReadsUnknown)+rangesText(want.Writes, want.WritesUnknown)
+			g := rangesText(got.Reads, got.ReadsUnknown) + rangesText(got.Writes, got.WritesUnknown)
+			w := rangesText(want.Reads, want.ReadsUnknown) + rangesText(want.Writes, want.WritesUnknown)
 			if c.known && (got.Verdict != want.Verdict || g != w) {
 				t.Errorf("%s: %s: %v, %s; with scalars %v, %s", c.name, launch, got.Verdict, g, want.Verdict, w)
 			}
