@@ -512,7 +512,7 @@ func (p *parser) function(pos Pos, link Linkage) *Func {
 	if p.tok == '(' {
 		f.Params = p.params()
 	}
-	for p.tok == tDot {
+	for p.tok == tDot && !p.startsDecl() {
 		switch p.lit() {
 		case ".noreturn":
 			f.NoReturn = true
@@ -525,15 +525,35 @@ func (p *parser) function(pos Pos, link Linkage) *Func {
 			f.Perf = append(f.Perf, p.directive())
 		}
 	}
-	switch p.tok {
-	case ';':
+	switch {
+	case p.tok == ';':
 		p.next()
-	case '{':
+	case p.tok == '{':
 		f.Body = p.block()
+	case !f.Entry && p.startsDecl(): // nvcc 3 ended forward declarations with nothing, and ptxas takes them
 	default:
 		p.want("a function body, ';' or a directive")
 	}
 	return f
+}
+
+// startsDecl reports whether the current token begins a declaration at module scope that cannot be
+// part of a function header. A .pragma can, and belongs to the header.
+func (p *parser) startsDecl() bool {
+	if p.tok == tDwarf {
+		return true
+	}
+	if p.tok != tDot {
+		return false
+	}
+	word := p.lit()[1:]
+	switch word {
+	case "entry", "func", "file", "section", "alias", "target", "address_size", "version":
+		return true
+	}
+	_, link := lookupLink(word)
+	_, space := LookupSpace(word)
+	return link || space
 }
 
 // directive reads a directive of a function header with its arguments, which

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"holdfast/internal/isa"
@@ -110,7 +111,7 @@ func (b *builder) build() (*Func, error) {
 	for _, v := range b.fn.Params {
 		outer.vars[v.Name] = v
 		if v.Space == ptx.SpaceReg {
-			args.Defs = append(args.Defs, b.regOf(register{v, -1, -1}))
+			args.Defs = append(args.Defs, b.components(register{v, -1, -1})...)
 			continue
 		}
 		size, align := layout(v)
@@ -294,7 +295,9 @@ func (b *builder) add(in *Inst) {
 func (b *builder) returned(in *Inst) *Inst {
 	for _, v := range b.fn.Ret {
 		if v.Space == ptx.SpaceReg {
-			in.Args = append(in.Args, Of(b.regOf(register{v, -1, -1})))
+			for _, id := range b.components(register{v, -1, -1}) {
+				in.Args = append(in.Args, Of(id))
+			}
 		}
 	}
 	return in
@@ -348,12 +351,33 @@ func (b *builder) inst(i int, in *ptx.Inst) {
 	}
 	out := &Inst{Name: isa.Text(in), Guard: guard, Type: typeOf(d.T), Type2: typeOf(d.U)}
 	mems, partial := b.operands(out, d)
+	if d.Op == "mov" && d.Vec > 1 && b.moves(out, partial) {
+		return
+	}
 	out.Op = operation(d, out, partial)
 	if out.Op != Convert {
 		out.Type2 = Type{}
 	}
 	b.memory(out, d, mems)
 	b.add(out)
+}
+
+// moves makes a mov of a whole vector a mov for each element, unless one of them writes what another reads.
+func (b *builder) moves(all *Inst, partial bool) bool {
+	if partial || len(all.Args) != len(all.Defs) {
+		return false
+	}
+	for _, x := range all.Args {
+		if x.Part != "" || x.Kind == Value && slices.Contains(all.Defs, x.Val) {
+			return false
+		}
+	}
+	for i, d := range all.Defs {
+		if d != None {
+			b.add(&Inst{Op: Mov, Name: all.Name, Guard: all.Guard, Type: all.Type, Defs: []ValID{d}, Args: all.Args[i : i+1 : i+1]})
+		}
+	}
+	return true
 }
 
 func (b *builder) branch(i int, in *ptx.Inst, guard Operand) {
@@ -552,6 +576,8 @@ func operation(d *isa.Inst, out *Inst, partial bool) Op {
 	op, plain := plainOps[d.Op]
 	switch {
 	case !exact:
+		return Compute
+	case d.Op == "mov" && d.Vec > 1:
 		return Compute
 	case plain && d.U != ptx.TypeNone:
 		return Compute // mixed precision
@@ -780,6 +806,19 @@ func (b *builder) regOf(r register) ValID {
 	return v
 }
 
+// components are the values of a register: of a vector, one for each component.
+func (b *builder) components(r register) []ValID {
+	if r.v.Vec <= 1 || r.v.Vec > 8 {
+		return []ValID{b.regOf(r)}
+	}
+	var list []ValID
+	for i := range r.v.Vec {
+		r.comp = i
+		list = append(list, b.regOf(r))
+	}
+	return list
+}
+
 // convert gives the operands that one operand of PTX stands for; t is the type that a
 // constant takes.
 func (b *builder) convert(x ptx.Operand, t ptx.Type) []Operand {
@@ -862,10 +901,12 @@ func (b *builder) ref(x *ptx.Ref) []Operand {
 				r.comp = i
 				return []Operand{Of(b.regOf(r))}
 			}
+			if x.Comp != "" {
+				b.fail("%s has no component %s", x.Name, x.Comp)
+			}
 			var list []Operand
-			for i := range r.v.Vec {
-				r.comp = i
-				list = append(list, Of(b.regOf(r)))
+			for _, id := range b.components(r) {
+				list = append(list, Of(id))
 			}
 			return list
 		}

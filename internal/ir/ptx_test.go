@@ -45,6 +45,7 @@ func TestBuildErrors(t *testing.T) {
 		{".reg .b32 %r<2>; bra %r1;", "label %r1 is not defined"},
 		{".shared .b32 s; mov.u32 s, 1;", "a result is no register"},
 		{"bra 7;", "the target is no label"},
+		{".reg .v2 .u32 %v; mov.u32 %v.z, 1;", "%v has no component z"},
 	} {
 		m := parse(t, "x.ptx", []byte(header+".entry k() {"+c.body+"}\n"))
 		for _, err := range FromPTX(m) {
@@ -110,6 +111,7 @@ func FuzzPTX(f *testing.F) {
 		}
 		f.Add(src)
 	}
+	f.Add([]byte(header + ".func (.reg .v2 .u32 o) f(.reg .v2 .u32 a, .reg .pred p) { mov.v2.u32 o, a; call (o), f, ({a.y, 1}, !p); ret; }\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		m, err := ptx.Parse("fuzz.ptx", src)
 		if err != nil {
@@ -126,4 +128,61 @@ func FuzzPTX(f *testing.F) {
 			roundTrip(t, fn)
 		}
 	})
+}
+
+// TestVectorRegisters wants a value for each component: of parameters, results, moves.
+func TestVectorRegisters(t *testing.T) {
+	m := parse(t, "v.ptx", []byte(header+`.func (.reg .v2 .u32 o, .reg .pred p) f(.reg .v2 .u32 a, .reg .b128 b)
+{
+	.reg .v2 .u32 %v<2>;
+	mov.v2.u32 %v1, a;
+	mov.v2.u32 {o.y, o.x}, %v1;
+	mov.v2.u32 o, {o.y, 7};
+	call (o, p), f, (%v1, b);
+}
+`))
+	for f, err := range FromPTX(m) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, b := range f.Blocks {
+			for _, in := range b.Insts {
+				line(&got, "%v %v %v", in.Op, names(f, in.Defs), operandNames(f, in.Args))
+			}
+		}
+		want := `other [a.x a.y b] []
+mov [%v1.x] [a.x]
+mov [%v1.y] [a.y]
+mov [o.y] [%v1.x]
+mov [o.x] [%v1.y]
+compute [o.x o.y] [o.y ?]
+call [o.x o.y p] [? %v1.x %v1.y b]
+return [] [o.x o.y p]
+`
+		if got.String() != want {
+			t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+		}
+	}
+}
+
+func names(f *Func, list []ValID) []string {
+	var s []string
+	for _, v := range list {
+		s = append(s, f.Vals[v].Name)
+	}
+	return s
+}
+
+// operandNames are the registers of operands; others are "?".
+func operandNames(f *Func, list []Operand) []string {
+	var s []string
+	for _, x := range list {
+		if x.Kind == Value {
+			s = append(s, f.Vals[x.Val].Name)
+		} else {
+			s = append(s, "?")
+		}
+	}
+	return s
 }

@@ -148,6 +148,8 @@ selp | move | t=$int|$bits|f32|f64|f16|bf16|f16x2|bf16x2 | d a a a:pred
 slct | move | t=$int|$bits|f32|f64 u=s32 | d a a a:u
 slct | move | ftz? t=$int|$bits|f32|f64 u=f32 | d a a a:u
 mov | move | t=$int|$bits|b128|f32|f64|pred|f16|bf16|f16x2|bf16x2 | d a
+mov | move | vec=v2 t=$int|$bits|f32|f64|f16|bf16|f16x2|bf16x2 | d a
+mov | move | vec=v4 t=u16|u32|s16|s32|b16|b32|f32|f16|bf16|f16x2|bf16x2 | d a
 cvta | move | to? ss=$space t=u32|u64 | d a
 isspacep | compare | ss=$space | d:pred a:b64
 istypep | special | fn=texref|samplerref|surfref | d:pred a:b64

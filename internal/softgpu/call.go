@@ -1,6 +1,7 @@
 package softgpu
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"unsafe"
 )
@@ -12,12 +13,49 @@ type callSite struct {
 	out    []paramOperand
 }
 
-// A paramOperand is an argument or a result: .param memory of the caller, or a register.
+// A paramOperand is an argument or a result: .param memory of the caller, a register, or the parts of
+// what is more than one register, or none of 32 or 64 bits.
 type paramOperand struct {
 	isReg bool
 	reg   uint32
 	wide  bool
 	area  paramArea
+	parts []paramPart
+}
+
+// A paramPart is a register that stands for the next size bytes of a parameter. A predicate is one byte, 0 or 1.
+type paramPart struct {
+	reg  uint32
+	kind slotKind
+	size uint32
+}
+
+// misfit says which operand in parts is not of the size that f's parameter has.
+func (s *callSite) misfit(f *function) string {
+	differs := func(ops []paramOperand, areas []paramArea) bool {
+		for k := range ops {
+			if ops[k].parts != nil && ops[k].bytes() != areas[k].size {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case differs(s.in, f.params):
+		return f.name + " has a parameter of another size"
+	case differs(s.out, f.rets):
+		return f.name + " has a result of another size"
+	}
+	return ""
+}
+
+// bytes is the size of an operand in parts.
+func (op *paramOperand) bytes() uint32 {
+	var n uint32
+	for _, p := range op.parts {
+		n += p.size
+	}
+	return n
 }
 
 // A paramArea is a .param variable of a function: size bytes for each lane,
@@ -55,6 +93,9 @@ func (w *warp) call(in *inst, mask uint32) {
 	if len(callee.params) != len(site.in) || len(callee.rets) != len(site.out) {
 		w.fault(FaultCall, in, lane, addr, callee.name+" has another number of parameters")
 	}
+	if why := site.misfit(callee); why != "" {
+		w.fault(FaultCall, in, lane, addr, why)
+	}
 	if rest := mask &^ same; rest != 0 {
 		g := &w.groups[w.cur]
 		w.groups = append(w.groups, group{pc: g.pc, mask: g.mask &^ same, fr: g.fr, stamp: g.stamp})
@@ -87,8 +128,8 @@ func (w *warp) enter(in *inst, site *callSite, f *function, mask uint32) {
 		lo, hi := f.regLo/8, f.regHi/8
 		fr.saved = append(fr.saved, w.file[lo:hi]...)
 	}
-	for k, op := range site.in {
-		to := f.params[k]
+	for k := range site.in {
+		op, to := &site.in[k], f.params[k]
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			dst := unsafe.Slice((*byte)(w.paramLane(to, i)), to.stride)
@@ -103,8 +144,11 @@ func (w *warp) enter(in *inst, site *callSite, f *function, mask uint32) {
 	g.pc = f.entry
 }
 
-// operandBytes is the memory of lane i of an argument.
-func (w *warp) operandBytes(op paramOperand, i int) []byte {
+// operandBytes is the memory of lane i of an argument; of one in parts, it is a copy.
+func (w *warp) operandBytes(op *paramOperand, i int) []byte {
+	if op.parts != nil {
+		return w.gather(op.parts, i)
+	}
 	if !op.isReg {
 		return unsafe.Slice((*byte)(w.paramLane(op.area, i)), op.area.size)
 	}
@@ -114,12 +158,43 @@ func (w *warp) operandBytes(op paramOperand, i int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w.r.v32(op.reg)[i])), 4)
 }
 
+func (w *warp) gather(parts []paramPart, lane int) []byte {
+	b := make([]byte, 0, 64)
+	for _, p := range parts {
+		var x uint64
+		if p.kind == slotPred {
+			x = uint64(*w.r.p(p.reg) >> lane & 1)
+		} else {
+			x = w.r.get(p.reg, lane, p.kind == slot64)
+		}
+		b = append(b, binary.LittleEndian.AppendUint64(nil, x)[:p.size]...)
+	}
+	return b
+}
+
+// setOperand writes a result.
+func (w *warp) setOperand(op *paramOperand, lane int, b []byte) {
+	if op.parts == nil {
+		copy(w.operandBytes(op, lane), b)
+		return
+	}
+	for _, p := range op.parts {
+		var x [8]byte
+		b = b[copy(x[:p.size], b):]
+		if p.kind == slotPred {
+			w.r.putPred(p.reg, lane, x[0] != 0)
+		} else {
+			w.r.put(p.reg, lane, p.kind == slot64, binary.LittleEndian.Uint64(x[:]))
+		}
+	}
+}
+
 func (w *warp) takeArgs(ops []paramOperand, mask uint32) [][32][]byte {
 	args := make([][32][]byte, len(ops))
-	for k, op := range ops {
+	for k := range ops {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
-			args[k][i] = append([]byte(nil), w.operandBytes(op, i)...)
+			args[k][i] = append([]byte(nil), w.operandBytes(&ops[k], i)...)
 		}
 	}
 	return args
@@ -144,15 +219,14 @@ func (w *warp) ret(mask uint32) {
 		results = w.takeArgs(ops, mask)
 		restoreLanes(w, f, fr.saved, mask)
 	}
-	for k, op := range fr.site.out {
-		from := f.rets[k]
+	for k := range fr.site.out {
+		op, from := &fr.site.out[k], f.rets[k]
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
-			dst := w.operandBytes(op, i)
 			if results != nil {
-				copy(dst, results[k][i])
+				w.setOperand(op, i, results[k][i])
 			} else {
-				copy(dst, unsafe.Slice((*byte)(w.paramLane(from, i)), from.size))
+				w.setOperand(op, i, unsafe.Slice((*byte)(w.paramLane(from, i)), from.size))
 			}
 		}
 	}

@@ -10,7 +10,7 @@
 // A kernel and the functions it may reach become one array of inst. A virtual
 // register is a vector of 32 lanes in the register file of a warp: 32-bit
 // lanes for types up to 32 bits, 64-bit lanes for the wider ones, one bit a lane for
-// predicates. Constants and special registers are vectors too, filled when a
+// predicates; a vector register of PTX is a register for each component. Constants and special registers are vectors too, filled when a
 // warp is set up, so that an operand is always an offset into the file.
 // Most instructions are loops over 32 lanes; where only some lanes are active
 // the loop writes to a scratch vector whose active lanes are then copied.

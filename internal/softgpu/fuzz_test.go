@@ -35,6 +35,13 @@ func FuzzLaunch(f *testing.F) {
 	f.Add(strings.TrimPrefix(im2colKernel(4, true), header))
 	f.Add(strings.TrimPrefix(tensorKernel("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %D, %A, %B, %C, %r0, 3", false, 4, 2, 2, 4), header))
 	f.Add(strings.TrimPrefix(tensorKernel("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 %D, %A, %rd290, %r1, 1, 1, -1, 1, 1", false, 4, 4, 2, 4), header))
+	for _, body := range []string{
+		".func (.reg .v2 .u32 o, .reg .pred p) f(.reg .v2 .u32 a, .reg .b128 b, .reg .pred q) {\n\tmov.v2.u32 o, {a.y, a.x};\n\tcall (o, p), f, (a, b, q);\n\tret;\n}\nkernel\n" +
+			".reg .v2 .u32 %v<3>;\n\t.reg .b128 %q;\n\tld.global.v2.u32 %v0, [%in];\n\tmov.b64 %at, %v0;\n\tcall (%v1, %odd), f, (%v0, %q, !%odd);\n",
+		".func (.reg .pred p) f(.reg .v4 .u16 a) {\n\tret;\n}\nkernel\n.reg .v4 .u16 %v;\n\tmov.u64 %at, f;\n\tcall (%odd), %at, (%v), c;\n\tc: .callprototype (.reg .pred _) _ (.reg .v4 .u16 _);\n",
+	} {
+		f.Add(strings.TrimPrefix(vectorKernel(body), header))
+	}
 	d := newDevice(f, 4)
 	// Whatever a kernel takes for a handle is one: parameters are testLo.
 	m := Image{Address: testLo + 2<<20, Width: 16, Height: 8, Pitch: 256, Format: TexelF32, Channels: 4}

@@ -96,6 +96,13 @@ func (r regs) get(off uint32, lane int, wide bool) uint64 {
 	return uint64(r.v32(off)[lane&31])
 }
 
+func (r regs) putPred(off uint32, lane int, x bool) {
+	bit := uint32(1) << (lane & 31)
+	if *r.p(off) &^= bit; x {
+		*r.p(off) |= bit
+	}
+}
+
 func (r regs) put(off uint32, lane int, wide bool, x uint64) {
 	if wide {
 		r.v64(off)[lane&31] = x

@@ -37,6 +37,7 @@ type entity struct {
 	area   paramArea
 	size   uint32
 	labels []string
+	proto  *ptx.CallPrototype
 	fn     *function // owner of an entLocal
 	scope  *scope    // of targets
 }
@@ -70,6 +71,7 @@ type lowering struct {
 	fixups      []fixup
 	queue       []*function   // functions to translate
 	regResults  []*paramMemOp // results of the function that are registers
+	vectors     bool          // the function has vector registers
 	savedStack  uint32        // register with the stack pointer on entry; 0 = the function does not move it
 	dynamic     bool          // an open shared array is used
 	edges       map[*function][]*function
@@ -210,7 +212,7 @@ func (l *lowering) paramArea(v *ptx.Var, fn *function) paramArea {
 
 func (l *lowering) body(fn *function) {
 	f := fn.src
-	l.fn, l.in, l.regResults = fn, nil, nil
+	l.fn, l.in, l.regResults, l.vectors = fn, nil, nil, false
 	if f.Entry {
 		fn.regLo = alignUp(l.p.regBytes, 64)
 		l.p.regBytes = fn.regLo
@@ -243,16 +245,24 @@ func (l *lowering) body(fn *function) {
 // register that is filled from its area on entry, or written to it on return.
 func (l *lowering) declareParam(v *ptx.Var, area paramArea, result bool) {
 	if v.Space == ptx.SpaceReg {
-		e := l.reg(v.Type)
-		if e.slot != slot32 && e.slot != slot64 {
-			l.fail(v.Pos, "%s: register parameter of this type", v.Name)
+		if v.Count > 0 || len(v.Dims) > 0 {
+			l.fail(v.Pos, "%s: several registers as one parameter", v.Name)
+		}
+		var e *entity
+		if v.Vec > 1 {
+			e = l.vectorReg(v)
+		} else {
+			e = l.reg(v.Type)
 		}
 		l.scope.names[v.Name] = e
-		op := &paramMemOp{area: area, elem: area.size, regs: []uint32{e.off}, wide: e.slot == slot64}
+		op := &paramMemOp{area: area}
+		for _, part := range e.parts(uint32(elemSize(v.Type))) {
+			op.regs, op.elem, op.wide, op.pred = append(op.regs, part.reg), part.size, part.kind == slot64, part.kind == slotPred
+		}
 		if result {
 			l.regResults = append(l.regResults, op)
 		} else {
-			l.p.code = append(l.p.code, inst{kind: kindExec, x: op, exec: loadArea, fn: l.fn})
+			l.p.code = append(l.p.code, inst{kind: kindExec, x: op, exec: op.load(), fn: l.fn})
 		}
 		return
 	}
@@ -270,7 +280,7 @@ func (l *lowering) block(b *ptx.Block) {
 		case *ptx.CallTargets:
 			s.names[st.Name] = &entity{kind: entProto, labels: st.Funcs}
 		case *ptx.CallPrototype:
-			s.names[st.Name] = &entity{kind: entProto}
+			s.names[st.Name] = &entity{kind: entProto, proto: st}
 		}
 	}
 	l.scope = s
@@ -321,18 +331,70 @@ func (l *lowering) reg(t ptx.Type) *entity {
 	return &entity{kind: entReg, typ: t, slot: k, off: off}
 }
 
+// vectorReg makes a vector register: a register for each component.
+func (l *lowering) vectorReg(v *ptx.Var) *entity {
+	if v.Type == ptx.Pred || v.Vec > len(componentNames) {
+		l.fail(v.Pos, "%s: a vector register of %d .%s", v.Name, v.Vec, isa.TypeName(v.Type))
+	}
+	l.vectors = true
+	e := &entity{kind: entReg, typ: v.Type, slot: slotFor(v.Type)}
+	for range v.Vec {
+		e.comps = append(e.comps, l.reg(v.Type).off)
+	}
+	return e
+}
+
+var componentNames = [4]string{"x", "y", "z", "w"}
+
+// component is the number of a component by its name, as a place or as a colour; -1 = it is none.
+func component(name string) int {
+	if len(name) != 1 {
+		return -1
+	}
+	return max(strings.IndexByte("xyzw", name[0]), strings.IndexByte("rgba", name[0]))
+}
+
+// spread writes a vector register as the braces with its components, which is what it stands for.
+func (l *lowering) spread(x ptx.Operand) ptx.Operand {
+	if !l.vectors {
+		return x
+	}
+	switch x := x.(type) {
+	case *ptx.Ref:
+		e := l.lookup(x.Name)
+		if e == nil || e.comps == nil || x.Comp != "" {
+			return x
+		}
+		v := &ptx.Vector{Pos: x.Pos}
+		for k := range e.comps {
+			v.Elems = append(v.Elems, &ptx.Ref{Pos: x.Pos, Name: x.Name, Comp: componentNames[k]})
+		}
+		return v
+	case *ptx.Pair:
+		return &ptx.Pair{Pos: x.Pos, A: l.spread(x.A), B: x.B}
+	case *ptx.Addr:
+		if len(x.Coords) == 0 {
+			return x
+		}
+		a := *x
+		a.Coords = nil
+		for _, c := range x.Coords {
+			a.Coords = append(a.Coords, l.spread(c))
+		}
+		return &a
+	}
+	return x
+}
+
 func (l *lowering) declare(v *ptx.Var) {
 	switch v.Space {
 	case ptx.SpaceReg:
 		switch {
 		case v.Count > 0:
+			l.vectors = l.vectors || v.Vec > 1
 			l.scope.names[v.Name] = &entity{kind: entRegSet, typ: v.Type, count: v.Count, decl: v}
 		case v.Vec > 1:
-			e := &entity{kind: entReg, typ: v.Type, slot: slotFor(v.Type)}
-			for range v.Vec {
-				e.comps = append(e.comps, l.reg(v.Type).off)
-			}
-			l.scope.names[v.Name] = e
+			l.scope.names[v.Name] = l.vectorReg(v)
 		default:
 			l.scope.names[v.Name] = l.planned(regKey{v, -1}, v.Type)
 		}
@@ -404,7 +466,12 @@ func (l *lowering) lookup(name string) *entity {
 			return 0
 		}); ok {
 			set := s.names[prefix]
-			e := l.planned(regKey{set.decl, n}, set.typ)
+			var e *entity
+			if set.decl.Vec > 1 {
+				e = l.vectorReg(set.decl)
+			} else {
+				e = l.planned(regKey{set.decl, n}, set.typ)
+			}
 			s.names[name] = e
 			return e
 		}
@@ -608,7 +675,7 @@ func (l *lowering) returns() {
 		l.stackRestore(placeAt(l.savedStack, slot32))
 	}
 	for _, op := range l.regResults {
-		l.emit(inst{kind: kindExec, x: op, exec: storeArea})
+		l.emit(inst{kind: kindExec, x: op, exec: op.store()})
 	}
 	l.emit(inst{kind: kindReturn})
 }
@@ -680,10 +747,7 @@ func (l *lowering) named(x *ptx.Ref, t ptx.Type) place {
 		switch e.kind {
 		case entReg:
 			if e.comps != nil {
-				k := strings.IndexByte("xyzw", (x.Comp + " ")[0])
-				if k < 0 {
-					k = strings.IndexByte("rgba", (x.Comp + " ")[0])
-				}
+				k := component(x.Comp)
 				if k < 0 || k >= len(e.comps) {
 					l.fail(pos, "%s needs a component", x.Name)
 				}
@@ -801,7 +865,9 @@ func (l *lowering) write(x ptx.Operand, t ptx.Type) place {
 			l.fail(l.in.Src.Pos, "%s is not a register", x.Name)
 		}
 		if e.comps != nil {
-			return l.named(x, t)
+			p := l.named(x, t)
+			p.bits = isa.Bits(e.typ)
+			return p
 		}
 		return place{off: e.off, kind: e.slot, bits: isa.Bits(e.typ)}
 	}
@@ -828,6 +894,9 @@ func (l *lowering) inst(st *ptx.Inst) {
 		l.fail(st.Pos, "%w", why)
 	}
 	l.in, l.guard = in, st.Guard
+	for i := range in.Args {
+		in.Args[i].X = l.spread(in.Args[i].X)
+	}
 	l.translateInst(in)
 	l.in, l.guard = nil, nil
 }

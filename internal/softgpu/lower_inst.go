@@ -238,7 +238,11 @@ func extend(t ptx.Type) laneFunc {
 
 // move copies a register of any shape.
 func (l *lowering) move(x ptx.Operand, from place, t ptx.Type) {
-	to := l.write(x, t)
+	l.moveTo(l.write(x, t), x, from)
+}
+
+// moveTo is move to x, which is resolved already.
+func (l *lowering) moveTo(to place, x ptx.Operand, from place) {
 	if to.kind != from.kind {
 		if to.kind == slot64 && from.kind == slot32 || to.kind == slot32 && from.kind == slot64 {
 			from = placeAt(l.resize(from, to.kind), to.kind)
@@ -274,11 +278,18 @@ func (l *lowering) mov(in *isa.Inst) {
 	dv, dOK := dst.(*ptx.Vector)
 	sv, sOK := src.(*ptx.Vector)
 	switch {
+	case in.Vec > 1:
+		if !dOK || !sOK || len(dv.Elems) != in.Vec || len(sv.Elems) != in.Vec {
+			l.fail(in.Src.Pos, "operands %s and %s are not both vectors of %d elements", operandText(dst), operandText(src), in.Vec)
+		}
+		l.moveVector(dv, sv, in.T)
 	case dOK && sOK:
 		l.fail(in.Src.Pos, "both operands are vectors")
 	case sOK: // pack
+		l.fillsExactly(in.Src.Args[1], in.T)
 		l.pack(in, dst, sv)
 	case dOK: // unpack
+		l.fillsExactly(in.Src.Args[0], in.T)
 		l.unpack(in, dv, src)
 	default:
 		l.move(dst, l.sourceExact(src, in.T), in.T)
@@ -291,6 +302,37 @@ func (l *lowering) sourceExact(x ptx.Operand, t ptx.Type) place {
 		return p
 	}
 	return p
+}
+
+// fillsExactly wants that a vector register in place of braces has as many bits as the number of type t.
+func (l *lowering) fillsExactly(x ptx.Operand, t ptx.Type) {
+	r, ok := x.(*ptx.Ref)
+	if !ok {
+		return
+	}
+	if e := l.lookup(r.Name); e != nil && len(e.comps)*isa.Bits(e.typ) != isa.Bits(t) {
+		l.fail(l.in.Src.Pos, "%s needs a component", r.Name)
+	}
+}
+
+// moveVector copies all elements as if at once: {v.y, v.x} may come from v.
+func (l *lowering) moveVector(dst, src *ptx.Vector, t ptx.Type) {
+	from := make([]place, len(src.Elems))
+	for k, e := range src.Elems {
+		from[k] = l.source(e, t)
+	}
+	for k, e := range dst.Elems {
+		to := l.write(e, t)
+		for j := k + 1; j < len(from); j++ {
+			if from[j].off == to.off {
+				former := map[slotKind]ptx.Type{slot32: ptx.B32, slot64: ptx.B64, slot128: ptx.B128}[from[j].kind]
+				saved := placeAt(l.reg(former).off, from[j].kind)
+				l.copyPlace(saved, from[j])
+				from[j] = saved
+			}
+		}
+		l.moveTo(to, e, from[k])
+	}
 }
 
 // A packOp has the elements of a mov with a vector.
@@ -786,73 +828,6 @@ func (l *lowering) control(in *isa.Inst) {
 	case "trap":
 		l.emit(inst{kind: kindTrap})
 	}
-}
-
-func (l *lowering) call(in *isa.Inst) {
-	c := in.Src.Call
-	pos := in.Src.Pos
-	if c == nil {
-		l.fail(pos, "call without operands")
-	}
-	ref, ok := c.Callee.(*ptx.Ref)
-	if !ok {
-		l.fail(pos, "callee %s", operandText(c.Callee))
-	}
-	site := &callSite{}
-	x := inst{kind: kindCall, x: site}
-	if e := l.lookup(ref.Name); e != nil && e.kind == entReg {
-		p := l.source(ref, ptx.U64)
-		x.a = p.off
-		if p.wide() {
-			x.wide = wideA
-		}
-		l.hasIndirect[l.fn] = true
-		for _, name := range l.m.order {
-			if f := l.m.funcs[name]; l.m.taken[name] && !f.Entry {
-				l.function(f)
-			}
-		}
-	} else {
-		f := l.m.funcs[ref.Name]
-		if f == nil {
-			l.fail(pos, "%s is not declared", ref.Name)
-		}
-		if f.Entry {
-			l.fail(pos, "call of kernel %s", f.Name)
-		}
-		site.callee = l.function(f)
-		l.edges[l.fn] = append(l.edges[l.fn], site.callee)
-	}
-	operand := func(o ptx.Operand, write bool, t ptx.Type) paramOperand {
-		if r, ok := o.(*ptx.Ref); ok {
-			if e := l.lookup(r.Name); e != nil && e.kind == entParam {
-				return paramOperand{area: e.area}
-			}
-		}
-		if write {
-			p := l.write(o, t)
-			return paramOperand{isReg: true, reg: p.off, wide: p.wide()}
-		}
-		p := l.source(o, t)
-		return paramOperand{isReg: true, reg: p.off, wide: p.wide()}
-	}
-	// A constant argument is as wide as the parameter.
-	typeOf := func(areas func(*function) []paramArea, k int) ptx.Type {
-		if f := site.callee; f != nil && k < len(areas(f)) && areas(f)[k].size == 8 {
-			return ptx.B64
-		}
-		return ptx.B32
-	}
-	for k, o := range c.Params {
-		site.in = append(site.in, operand(o, false, typeOf(func(f *function) []paramArea { return f.params }, k)))
-	}
-	for k, o := range c.Ret {
-		site.out = append(site.out, operand(o, true, typeOf(func(f *function) []paramArea { return f.rets }, k)))
-	}
-	if f := site.callee; f != nil && f.native == nil && (len(f.params) != len(site.in) || len(f.rets) != len(site.out)) {
-		l.fail(pos, "call of %s with %d parameters and %d results, it has %d and %d", f.name, len(site.in), len(site.out), len(f.params), len(f.rets))
-	}
-	l.emit(x)
 }
 
 func (l *lowering) barrier(in *isa.Inst) {

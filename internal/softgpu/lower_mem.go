@@ -74,14 +74,6 @@ func (l *lowering) elements(in *isa.Inst, x ptx.Operand, write bool) (regs []pla
 		}
 	}
 	if in.Vec != len(list) {
-		if e, ok := x.(*ptx.Ref); ok && in.Vec > 1 {
-			if ent := l.lookup(e.Name); ent != nil && len(ent.comps) == in.Vec {
-				for _, c := range ent.comps {
-					regs = append(regs, placeAt(c, ent.slot))
-				}
-				return regs, t
-			}
-		}
 		l.fail(in.Src.Pos, "%d elements for .v%d", len(list), in.Vec)
 	}
 	for _, e := range list {

@@ -243,16 +243,8 @@ func shapeOf(s string) (m, n, k int) {
 // registers resolves a vector operand, or one register, of n registers.
 func (l *lowering) registers(x ptx.Operand, t ptx.Type, n int, write bool) []uint32 {
 	list := []ptx.Operand{x}
-	switch v := x.(type) {
-	case *ptx.Vector:
+	if v, ok := x.(*ptx.Vector); ok {
 		list = v.Elems
-	case *ptx.Ref:
-		if e := l.lookup(v.Name); e != nil && e.comps != nil && v.Comp == "" {
-			list = nil
-			for i := range e.comps {
-				list = append(list, &ptx.Ref{Pos: v.Pos, Name: v.Name, Comp: "xyzw"[i : i+1]})
-			}
-		}
 	}
 	if len(list) != n {
 		l.fail(l.in.Src.Pos, "operand %s: %d registers, want %d", operandText(x), len(list), n)

@@ -423,6 +423,37 @@ type paramMemOp struct {
 	sext bool
 	regs []uint32
 	wide bool
+	pred bool // of a predicate, which is a byte that is 0 or 1
+}
+
+func (op *paramMemOp) load() execFunc {
+	if op.pred {
+		return loadAreaPred
+	}
+	return loadArea
+}
+
+func (op *paramMemOp) store() execFunc {
+	if op.pred {
+		return storeAreaPred
+	}
+	return storeArea
+}
+
+func loadAreaPred(w *warp, in *inst, mask uint32) {
+	op := in.x.(*paramMemOp)
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m)
+		w.r.putPred(op.regs[0], i, *(*uint8)(w.paramLane(op.area, i)) != 0)
+	}
+}
+
+func storeAreaPred(w *warp, in *inst, mask uint32) {
+	op := in.x.(*paramMemOp)
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m)
+		*(*uint8)(w.paramLane(op.area, i)) = uint8(*w.r.p(op.regs[0]) >> i & 1)
+	}
 }
 
 func loadArea(w *warp, in *inst, mask uint32) {

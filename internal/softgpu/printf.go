@@ -1,6 +1,7 @@
 package softgpu
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -39,7 +40,7 @@ func (w *warp) argument(in *inst, site *callSite, k, lane int) uint64 {
 		w.fault(FaultCall, in, lane, 0, "too few arguments")
 	}
 	var x uint64
-	for i, b := range w.operandBytes(site.in[k], lane) {
+	for i, b := range w.operandBytes(&site.in[k], lane) {
 		if i < 8 {
 			x |= uint64(b) << (8 * i)
 		}
@@ -49,11 +50,13 @@ func (w *warp) argument(in *inst, site *callSite, k, lane int) uint64 {
 
 // result writes the result of a native call.
 func (w *warp) result(site *callSite, lane int, x uint64) {
-	for _, op := range site.out {
-		b := w.operandBytes(op, lane)
-		for i := range min(len(b), 8) {
-			b[i] = byte(x >> (8 * i))
+	for k := range site.out {
+		op := &site.out[k]
+		n := 8
+		if op.parts == nil {
+			n = min(len(w.operandBytes(op, lane)), 8)
 		}
+		w.setOperand(op, lane, binary.LittleEndian.AppendUint64(nil, x)[:n])
 	}
 }
 

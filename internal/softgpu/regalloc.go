@@ -136,6 +136,9 @@ func (a *allocator) lookup(name string) (int, bool) {
 			}
 			return 0
 		}); ok {
+			if s.vars[prefix].Vec > 1 {
+				return 0, false
+			}
 			return a.number(regKey{s.vars[prefix], n}), true
 		}
 	}

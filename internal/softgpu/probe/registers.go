@@ -33,6 +33,8 @@ func registers(f *isa.Form, spelling string) []*Probe {
 		return nil // needs texture references
 	case spelling == "mov.b128":
 		return wideMove()
+	case strings.HasPrefix(spelling, "mov.v"):
+		return []*Probe{vectorMove(f, spelling)}
 	case spelling == "lop3.b32", strings.HasPrefix(spelling, "lop3."):
 		var ps []*Probe
 		for _, lut := range []int{0x00, 0xff, 0xc0, 0xfc, 0x96, 0xe8, 0xca, 0x1b, 0x80, 0x2d, 0x7e} {
@@ -268,6 +270,18 @@ func wideMove() []*Probe {
 	t.f("ld.global.v2.b64 {%%rd20, %%rd21}, [%%rd3+%d];\n\tmov.b128 %%q1, {%%rd20, %%rd21};\n\tmov.b128 %%q2, %%q1;\n\tmov.b128 {%%rd22, %%rd23}, %%q2;\n\tst.global.v2.b64 [%%rd4], {%%rd23, %%rd22};", at)
 	t.p.OutStride = 16
 	return []*Probe{t.done()}
+}
+
+// vectorMove copies a whole vector register and stores its elements, the last one first.
+func vectorMove(f *isa.Form, spelling string) *Probe {
+	t := newText(spelling, "", "moves", Threads)
+	size, n := registerBytes(f.TypesOf(spelling)[0]), int(spelling[len("mov.v")]-'0')
+	at := t.operand(fmt.Sprintf("b%d", 8*size), size, n)
+	last := []string{"%v2.w", "%v2.z", "%v2.y", "%v2.x"}[4-n:]
+	t.f(".reg .v%d .b%d %%v1, %%v2;\n\tld.global.v%d.b%d %%v1, [%%rd3+%d];\n\t%s %%v2, %%v1;\n\tst.global.v%d.b%d [%%rd4], {%s};",
+		n, 8*size, n, 8*size, at, spelling, n, 8*size, strings.Join(last, ", "))
+	t.p.OutStride = n * size
+	return t.done()
 }
 
 // carries makes the probes of chains through the carry flag. The first instruction sets it, the second reads it;
