@@ -32,7 +32,7 @@ struct thread { int tid; uint32_t state; };
 enum { FREE, SENT, BUSY, STOPPED, ENDED, KERNEL /* never runs code of the process */ };
 static struct thread threads[MOST_THREADS];
 
-static uint32_t parking;  /* futex: 0, or who comes into the handler stays */
+static uint32_t parking;  /* futex: 0, or the number of the time for which who comes into the handler stays */
 static uint32_t arrivals; /* futex: changes when a thread has come there */
 static bool patient;      /* threads that are busy may go on */
 
@@ -83,13 +83,15 @@ static void stop(int number, siginfo_t *info, void *context)
 	}
 	int saved = errno;
 	const ucontext_t *u = context;
-	if (__atomic_load_n(&parking, __ATOMIC_ACQUIRE)) {
+	uint32_t now = __atomic_load_n(&parking, __ATOMIC_ACQUIRE);
+	if (now && t->tid == (int)syscall(SYS_gettid)) { /* else it was sent the last time, and is late */
 		bool stay = !(patient && busy((uintptr_t)u->uc_mcontext.gregs[REG_RIP]));
 		__atomic_store_n(&t->state, stay ? STOPPED : BUSY, __ATOMIC_RELEASE);
 		__atomic_add_fetch(&arrivals, 1, __ATOMIC_RELEASE);
 		syscall(SYS_futex, &arrivals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-		while (stay && __atomic_load_n(&parking, __ATOMIC_ACQUIRE))
-			syscall(SYS_futex, &parking, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+		/* A thread that has slept through the end of one time and the beginning of the next must come anew. */
+		while (stay && __atomic_load_n(&parking, __ATOMIC_ACQUIRE) == now)
+			syscall(SYS_futex, &parking, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
 	}
 	errno = saved;
 }
@@ -275,6 +277,7 @@ static int round_of(int except, uint64_t *stopped, int *waits_for)
 const char *hf_park(int except, uint64_t deadline, uint64_t *stopped)
 {
 	static char why[256];
+	static uint32_t times;
 	uint64_t start = hf_now();
 	int left, tid = 0, clean = 0;
 	memset(threads, 0, sizeof threads);
@@ -282,7 +285,8 @@ const char *hf_park(int except, uint64_t deadline, uint64_t *stopped)
 	if (!handle())
 		return "rt_sigaction refuses signal 33";
 	patient = true;
-	__atomic_store_n(&parking, 1, __ATOMIC_SEQ_CST);
+	times += times + 1 == 0 ? 2 : 1;
+	__atomic_store_n(&parking, times, __ATOMIC_SEQ_CST);
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&arrivals, __ATOMIC_ACQUIRE);
 		left = round_of(except, stopped, &tid);

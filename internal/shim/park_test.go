@@ -79,6 +79,22 @@ func TestPark(t *testing.T) {
 	p.quit()
 }
 
+// A thread that has slept through the end of one time comes to the next all the same: the scheduler may not have let it out of
+// the handler in between.
+func TestParkAgainAtOnce(t *testing.T) {
+	d, p, h := attach(t)
+	p.ok("spin 40")
+	for range 30 {
+		h.letGo()
+		if parked := h.park(0); parked.Threads != 41 {
+			t.Fatalf("%d threads stand still", parked.Threads)
+		}
+		h = d.giveBack(h)
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	}
+	p.quit()
+}
+
 // Between RELEASED and PARK the control thread holds all locks: whatever else comes then is refused or dropped.
 func TestNothingBeforePark(t *testing.T) {
 	d, p, h := attach(t)
