@@ -26,8 +26,9 @@ has held nothing for a while; this verb runs it in the foreground, logging to
 standard error, for instance as a service.
 
 Its death takes no program with it. Programs run on, and the next daemon takes them
-over. A program that stood still just then, without its memory, cannot wait for somebody to start one: a second process, which
-keeps that memory, does it with the arguments of this one, and lets it log to daemon.log in the runtime directory. With
+over. A program that stood still just then, without its memory, cannot wait for
+somebody to start one: a second process, which keeps that memory, does it with the
+arguments of this one, and lets it log to daemon.log in the runtime directory. With
 --supervised it does not. Only the same user, or root, may talk to the daemon.`
 
 func (a *app) daemonVerb() *cobra.Command {

@@ -747,7 +747,7 @@ func TestHostileDaemon(t *testing.T) {
 			d, p, h := attach(t)
 			a := p.ok("alloc 4096")[0]
 			f := must[*wire.Failed](t, h.ask(m))
-			if f.Code != wire.FailedState && f.Code != wire.FailedProtocol {
+			if f.Code != wire.FailedState && f.Code != wire.FailedProtocol && f.Code != wire.FailedOpen {
 				t.Errorf("%+v", f)
 			}
 			p.ok("write %d 1", a)
