@@ -271,6 +271,20 @@ CUresult function_layout(uint64_t function, uint64_t *count, uint64_t *bytes, ui
 	return r;
 }
 
+static CUresult pack_by(const struct layout *l, void **params, uint8_t *buffer, uint64_t *n)
+{
+	if (l->count > 0 && !params)
+		return CUDA_ERROR_INVALID_VALUE;
+	*n = l->bytes;
+	memset(buffer, 0, l->bytes);
+	for (uint64_t i = 0; i < l->count; i++) {
+		if (!params[i])
+			return CUDA_ERROR_INVALID_VALUE;
+		memcpy(buffer + l->offset_size[i][0], params[i], l->offset_size[i][1]);
+	}
+	return CUDA_SUCCESS;
+}
+
 /* Packs by a layout in the table; false if it is not there. The lock is held, so that an unload does not take it away. */
 static bool pack_by_table(uint64_t function, void **params, uint8_t *buffer, uint64_t *n, CUresult *r)
 {
@@ -278,17 +292,8 @@ static bool pack_by_table(uint64_t function, void **params, uint8_t *buffer, uin
 	struct layout *l = *layout_bucket(function);
 	while (l && l->function != function)
 		l = l->next;
-	if (l) {
-		*r = l->count > 0 && !params ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-		*n = l->bytes;
-		memset(buffer, 0, l->bytes);
-		for (uint64_t i = 0; *r == CUDA_SUCCESS && i < l->count; i++) {
-			if (!params[i])
-				*r = CUDA_ERROR_INVALID_VALUE;
-			else
-				memcpy(buffer + l->offset_size[i][0], params[i], l->offset_size[i][1]);
-		}
-	}
+	if (l)
+		*r = pack_by(l, params, buffer, n);
 	pthread_mutex_unlock(&layouts_lock);
 	return l != NULL;
 }
@@ -330,11 +335,12 @@ CUresult pack_params(uint64_t function, void **params, void **extra, uint8_t *bu
 		free(l);
 		return r;
 	}
+	r = pack_by(l, params, buffer, n); /* once it is in the table, an unload in another thread may take it away */
 	pthread_mutex_lock(&layouts_lock);
 	l->next = *layout_bucket(function);
 	*layout_bucket(function) = l;
 	pthread_mutex_unlock(&layouts_lock);
-	return pack_by_table(function, params, buffer, n, &r) ? r : CUDA_ERROR_INVALID_HANDLE;
+	return r;
 }
 
 EXPORT CUresult cuModuleUnload(CUmodule module)
