@@ -554,14 +554,19 @@ func (d *Daemon) find(target string) (*process.Program, error) {
 // adoption is how long a new daemon waits for the programs of the one before it to come back.
 const adoption = 3 * wire.ReconnectMillis * time.Millisecond
 
-// await is find, but a daemon that has just started gives programs the time to come back to it.
+// await is find, but a daemon that has just started gives programs the time to come back to it, and any daemon the time
+// to take up a conversation again that has broken off: a program whose lease was over looks for its daemon anew.
 func (d *Daemon) await(ctx context.Context, target string) (*process.Program, error) {
+	begun := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		p, err := d.find(target)
-		if err == nil || time.Since(d.started) > adoption {
-			return p, err
+		switch {
+		case err != nil && time.Since(d.started) > adoption:
+			return nil, err
+		case err == nil && (p.Conversing() || p.State() != api.StateRunning || time.Since(begun) > adoption):
+			return p, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 )
 
 // stormRounds is how many operations TestStorm does on its program; HOLDFAST_STORM sets another number.
-const stormRounds = 20
+const stormRounds = 14
 
 // A program whose sixteen threads never pause outlives operations of all kinds, back to back, and comes back from an image: while
 // the driver's own state is away none of its threads may run (the software GPU has holes there, as a real driver does).
