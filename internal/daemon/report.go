@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"holdfast/internal/daemon/api"
 )
 
@@ -23,8 +21,8 @@ func (d *Daemon) report(ctx context.Context, req, res any, took time.Duration, e
 	} else if p, bad := d.find(target); target != "" && bad == nil {
 		attrs = append(attrs, slog.Int("pid", p.Identity().PID), slog.String("name", p.Identity().Name))
 	}
-	if cred, ok := ctx.Value(connKey{}).(*unix.Ucred); ok {
-		attrs = append(attrs, slog.Int("client", int(cred.Pid)), slog.Int("uid", int(cred.Uid)))
+	if c := callerOf(ctx); c != nil {
+		attrs = append(attrs, slog.Int("client", int(c.cred.Pid)), slog.Int("uid", int(c.cred.Uid)))
 	}
 	attrs = append(attrs, slog.Duration("took", took.Round(time.Millisecond)))
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 // The log has a line of each operation, of the kind that its outcome deserves.
 func TestReport(t *testing.T) {
-	ctx := context.WithValue(t.Context(), connKey{}, &unix.Ucred{Pid: 77, Uid: 5})
+	ctx := context.WithValue(t.Context(), connKey{}, &caller{cred: &unix.Ucred{Pid: 77, Uid: 5}})
 	for _, c := range []struct {
 		req, res any
 		err      error

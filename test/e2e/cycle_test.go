@@ -49,6 +49,15 @@ func TestLeaveRunning(t *testing.T) {
 	}
 	r.done()
 	r.mustEqualReference()
+	for line := range strings.Lines(s.log()) { // who asked for what, and what came of it
+		if strings.Contains(line, "msg=checkpoint") && !(strings.Contains(line, " client=") &&
+			strings.Contains(line, " uid=0 ") && strings.Contains(line, " outcome=done ")) {
+			t.Errorf("the log says: %s", line)
+		}
+	}
+	if n := strings.Count(s.log(), "msg=checkpoint"); n != 3 {
+		t.Errorf("the log has %d lines of 3 checkpoints", n)
+	}
 }
 
 // The memory of a program that came to its own end is free at once; that of a killed one is
