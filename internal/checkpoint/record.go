@@ -128,8 +128,6 @@ type Registry struct {
 	Register func(*process.Program) error
 	// Lookup returns the program that is registered for a process, or nil.
 	Lookup func(pid int) *process.Program
-	// Suspended is called of a registered program that stays suspended.
-	Suspended func(*process.Program)
 	// Gone is called, with its operation lock held, of a registered program that has ended before it was brought back.
 	Gone func(*process.Program)
 }
@@ -190,7 +188,6 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	}
 	if r.Doing == DoingSuspend {
 		p.SetState(api.StateSuspended)
-		reg.Suspended(p)
 		return nil
 	}
 	p.TryLock() // it is new: nobody else has it

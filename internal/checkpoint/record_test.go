@@ -192,8 +192,7 @@ func TestSuspendedFiles(t *testing.T) {
 			found = append(found, p.Identity().PID)
 			return nil
 		},
-		Lookup:    func(int) *process.Program { return runs },
-		Suspended: func(*process.Program) {},
+		Lookup: func(int) *process.Program { return runs },
 	})
 	if len(found) != 1 || found[0] != lives.Identity().PID {
 		t.Errorf("found %v, want %d", found, lives.Identity().PID)

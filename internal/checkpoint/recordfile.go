@@ -307,6 +307,5 @@ func (e *Env) RecoverRecords(reg Registry) {
 			im.Close()
 		}
 		p.Log().Info("a suspended program was found by its record")
-		reg.Suspended(p)
 	}
 }

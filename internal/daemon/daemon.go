@@ -189,17 +189,8 @@ func serving(socket string) bool {
 		return false
 	}
 	defer c.Close()
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	pid := 0
-	raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid <= 0 || process.Alive(pid, 0)
+	cred, err := credentials(c)
+	return err != nil || cred.Pid <= 0 || process.Alive(int(cred.Pid), 0)
 }
 
 // raiseFileLimit lifts the soft limit of open files: every allocation of every program is one descriptor here.
@@ -389,6 +380,11 @@ func (d *Daemon) conversationOver(p *process.Program) {
 	if p.Conversing() || !d.leaves(p, arrived) {
 		return
 	}
+	d.clearUp(p)
+}
+
+// clearUp forgets a program that has ended, unless the operation on it that is under way finds out first, and does.
+func (d *Daemon) clearUp(p *process.Program) {
 	p.MarkEnded()
 	for !p.Forgotten() {
 		if p.TryLock() {
@@ -396,7 +392,7 @@ func (d *Daemon) conversationOver(p *process.Program) {
 			p.Unlock()
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // the operation under way may find out first, and forget it
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

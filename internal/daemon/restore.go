@@ -281,15 +281,7 @@ func (d *Daemon) watchEnd(p *process.Program) {
 		p.Log().Warn("the end of a program cannot be awaited just now", "err", err)
 		time.Sleep(time.Second)
 	}
-	for d.has(p) {
-		if p.TryLock() {
-			p.MarkEnded()
-			d.forget(p)
-			p.Unlock()
-			return
-		}
-		time.Sleep(10 * time.Millisecond) // an operation on it fails just now
-	}
+	d.clearUp(p)
 }
 
 // has reports whether a program is held still.
@@ -314,7 +306,6 @@ func (d *Daemon) recoverKept() {
 			defer d.mu.Unlock()
 			return d.programs[pid]
 		},
-		Suspended: func(*process.Program) {}, // each that is registered is watched
 		Gone: func(p *process.Program) {
 			p.MarkEnded()
 			d.forget(p)

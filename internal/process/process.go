@@ -477,9 +477,7 @@ func (p *Program) closeAllocsLocked() {
 // Serve reads the current conversation until it ends. It returns nil at its end. room frees
 // device memory that is only kept, for a program that has found none, and returns the bytes.
 func (p *Program) Serve(room func(*Program, *wire.Room) uint64) error {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return nil
 	}
@@ -699,9 +697,7 @@ func (r *Refusal) notFrozen() bool {
 // program's contexts. A program that cannot be frozen within timeout runs on. Before the gate closes, the program may run on for
 // calm until it has just waited for the device.
 func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire.Frozen, error) {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if calm > 0 && s != nil && s.calms {
 		s.conn.Send(0, &wire.Calm{Millis: uint32(calm.Milliseconds())}) // FREEZE finds the same error
 	}
@@ -795,9 +791,7 @@ func (p *Program) NeedsMemory() bool {
 // yet what it should be, also when we die.
 func (p *Program) Remap(ctx context.Context, filling bool) (wire.Mapped, error) {
 	list := p.Allocs()
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return wire.Mapped{}, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}
@@ -884,9 +878,7 @@ func (p *Program) Reconnect() {
 
 // Detach ends the conversation for good: the program runs on unheld.
 func (p *Program) Detach() {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s != nil {
 		s.conn.Send(0, &wire.Quit{}) // best effort: a program that is gone needs no leave
 		s.conn.Close()
@@ -895,9 +887,7 @@ func (p *Program) Detach() {
 
 // WaitAdopted waits until the program has announced everything it had when the conversation began.
 func (p *Program) WaitAdopted(ctx context.Context) error {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}

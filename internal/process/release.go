@@ -44,9 +44,7 @@ func (p *Program) Released() bool {
 // Park makes all threads of a released program stand still but its control thread and except, the thread in which the driver
 // restores it; then the conversation ends. The driver must be locked. Programs from images of before PARK run on.
 func (p *Program) Park(ctx context.Context, except int, timeout time.Duration) (threads int, err error) {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return 0, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}
@@ -66,9 +64,7 @@ func (p *Program) Park(ctx context.Context, except int, timeout time.Duration) (
 
 // HangUp ends the conversation with a released program, so that nothing of ours is open in it, and waits for its end.
 func (p *Program) HangUp(ctx context.Context) error {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return nil
 	}

@@ -91,9 +91,7 @@ type Tap struct {
 // Tap begins to watch the program. When it returns, the watcher has been told everything that there was, and the program runs as before;
 // see Ask. A program has one tap at a time, and it ends with RELEASE.
 func (p *Program) Tap(ctx context.Context, cfg TapConfig, w Watcher) (*Tap, error) {
-	p.mu.Lock()
-	s := p.s
-	p.mu.Unlock()
+	s := p.current()
 	if s == nil {
 		return nil, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}
