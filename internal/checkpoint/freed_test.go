@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"holdfast/internal/cuda"
 	"holdfast/internal/cuda/cudatest"
@@ -19,6 +16,7 @@ import (
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 	"holdfast/internal/wire"
+	"holdfast/internal/wire/wiretest"
 )
 
 // oneGPU is a GPU of the test driver.
@@ -69,24 +67,13 @@ type held struct {
 
 func newHeld(t *testing.T, g oneGPU) *held {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := wire.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	h := &held{t: t, g: g, memory: map[uint64]*cudatest.Memory{}, shared: make(chan wire.Message, 1)}
 	h.thawed = make(chan struct{}, 1)
-	if h.c, err = wire.Dial(path); err != nil {
-		t.Fatal(err)
-	}
-	var u *net.UnixConn
-	if u, err = l.AcceptUnix(); err != nil {
-		t.Fatal(err)
-	}
+	var daemon *wire.Conn
+	h.c, daemon = wiretest.Pair(t)
 	id := process.Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}
 	h.p = process.New(id, "running", slog.New(slog.DiscardHandler))
-	if err := h.p.Attach(wire.NewConn(u), &wire.Hello{}, page(t)); err != nil {
+	if err := h.p.Attach(daemon, &wire.Hello{}, wiretest.Page(t)); err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
@@ -101,26 +88,6 @@ func newHeld(t *testing.T, g oneGPU) *held {
 		}
 	})
 	return h
-}
-
-// page is the shared page of a program.
-func page(t *testing.T) int {
-	t.Helper()
-	fd, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := wire.PageMagic
-	if _, err = unix.Pwrite(fd, []byte{byte(m), byte(m >> 8), byte(m >> 16), byte(m >> 24)}, 0); err == nil {
-		err = unix.Ftruncate(fd, wire.PageSize)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
 }
 
 // obey does what the daemon says, as the shim would.

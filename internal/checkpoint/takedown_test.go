@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"holdfast/internal/cuda"
 	"holdfast/internal/process"
 	"holdfast/internal/wire"
+	"holdfast/internal/wire/wiretest"
 )
 
 // checkpointer is a driver that takes down and brings back contexts, and fails where it is told to.
@@ -93,24 +93,12 @@ type comer struct {
 
 // converse is one conversation, and after it, if the program was released, the next one.
 func (h *comer) converse(flags uint32) {
-	path := filepath.Join(h.t.TempDir(), "s")
-	l, err := wire.Listen(path)
+	c, daemon, err := wiretest.Connect(filepath.Join(h.t.TempDir(), "s"))
 	if err != nil {
 		h.t.Error(err)
 		return
 	}
-	defer l.Close()
-	c, err := wire.Dial(path)
-	if err != nil {
-		h.t.Error(err)
-		return
-	}
-	var u *net.UnixConn
-	if u, err = l.AcceptUnix(); err != nil {
-		h.t.Error(err)
-		return
-	}
-	if err := h.p.Attach(wire.NewConn(u), &wire.Hello{Flags: flags | wire.HelloPark}, page(h.t)); err != nil {
+	if err := h.p.Attach(daemon, &wire.Hello{Flags: flags | wire.HelloPark}, wiretest.Page(h.t)); err != nil {
 		h.t.Error(err)
 		return
 	}

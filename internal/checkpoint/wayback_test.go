@@ -14,33 +14,20 @@ import (
 
 	"holdfast/internal/process"
 	"holdfast/internal/wire"
+	"holdfast/internal/wire/wiretest"
 )
 
 // saysHello makes a program of process pid, which says that it is process self.
 func saysHello(t *testing.T, pid, self int) *process.Program {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := wire.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := wire.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	u, err := l.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, daemon := wiretest.Pair(t)
 	start, err := process.StartTime(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := process.New(process.Identity{PID: pid, StartTime: start, ControlTID: pid}, "running",
 		slog.New(slog.DiscardHandler))
-	if err := p.Attach(wire.NewConn(u), &wire.Hello{PID: uint32(self)}, page(t)); err != nil {
+	if err := p.Attach(daemon, &wire.Hello{PID: uint32(self)}, wiretest.Page(t)); err != nil {
 		t.Fatal(err)
 	}
 	return p

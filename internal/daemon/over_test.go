@@ -2,18 +2,15 @@ package daemon
 
 import (
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/process"
 	"holdfast/internal/wire"
+	"holdfast/internal/wire/wiretest"
 )
 
 // heldProcess starts a process and returns the program that it counts as.
@@ -101,36 +98,8 @@ func TestConversationNever(t *testing.T) {
 
 func arrive(t *testing.T, p *process.Program) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := wire.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := wire.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	var u *net.UnixConn
-	if u, err = l.AcceptUnix(); err != nil {
-		t.Fatal(err)
-	}
-	page, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	m := wire.PageMagic
-	if err == nil {
-		_, err = unix.Pwrite(page, []byte{byte(m), byte(m >> 8), byte(m >> 16), byte(m >> 24)}, 0)
-	}
-	if err == nil {
-		err = unix.Ftruncate(page, wire.PageSize)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(page), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	}
-	if err == nil {
-		err = p.Attach(wire.NewConn(u), &wire.Hello{Flags: wire.HelloReadopt}, page)
-	}
-	if err != nil {
+	_, daemon := wiretest.Pair(t)
+	if err := p.Attach(daemon, &wire.Hello{Flags: wire.HelloReadopt}, wiretest.Page(t)); err != nil {
 		t.Fatal(err)
 	}
 }

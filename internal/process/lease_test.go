@@ -156,7 +156,7 @@ func TestReadoptShut(t *testing.T) {
 	p := newProgram()
 	s, served := talk(t, p, wire.HelloPark)
 	for id := range uint64(3) {
-		s.send(0, &wire.Alloc{ID: id + 1, VA: id + 1, Size: 2 << 20}, memfd(t, 2<<20, false))
+		s.send(0, &wire.Alloc{ID: id + 1, VA: id + 1, Size: 2 << 20}, memfd(t, 2<<20))
 	}
 	s.send(0, &wire.Adopted{})
 	if err := p.WaitAdopted(t.Context()); err != nil {
@@ -166,7 +166,7 @@ func TestReadoptShut(t *testing.T) {
 	s.c.Close()
 	<-served
 	s, served = talk(t, p, wire.HelloPark|wire.HelloReadopt|wire.HelloFrozen)
-	s.send(0, &wire.Alloc{ID: 2, VA: 2, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Alloc{ID: 2, VA: 2, Size: 2 << 20}, memfd(t, 2<<20))
 	s.send(0, &wire.Adopted{})
 	if err := p.WaitAdopted(t.Context()); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestReadoptShut(t *testing.T) {
 	if p.ToldAll() || !p.HoldsUntold(1) || p.HoldsUntold(2) {
 		t.Error("it has told one of three")
 	}
-	s.send(0, &wire.Alloc{ID: 2, VA: 2, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Alloc{ID: 2, VA: 2, Size: 2 << 20}, memfd(t, 2<<20))
 	if err := <-served; err == nil {
 		t.Error("it may tell the same twice")
 	}

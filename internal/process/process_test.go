@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/internal/wire/wiretest"
 )
 
 // shim is the other end of a conversation, played by the test.
@@ -39,7 +38,7 @@ func (s shim) expect(want wire.Type) uint64 {
 	return seq
 }
 
-func memfd(t *testing.T, size int64, magic bool) int {
+func memfd(t *testing.T, size int64) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -48,9 +47,6 @@ func memfd(t *testing.T, size int64, magic bool) int {
 	t.Cleanup(func() { unix.Close(fd) })
 	if err := unix.Ftruncate(fd, size); err != nil {
 		t.Fatal(err)
-	}
-	if magic {
-		unix.Pwrite(fd, []byte{byte(wire.PageMagic & 0xff), byte(wire.PageMagic >> 8 & 0xff), byte(wire.PageMagic >> 16 & 0xff), byte(wire.PageMagic >> 24)}, 0)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
 		t.Fatal(err)
@@ -75,26 +71,8 @@ func talk(t *testing.T, p *Program, flags uint32) (s shim, served chan error) {
 // hello attaches a program, which has not read its WELCOME.
 func hello(t *testing.T, p *Program, flags uint32) shim {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := wire.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := wire.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	var u *net.UnixConn
-	if u, err = l.AcceptUnix(); err != nil {
-		t.Fatal(err)
-	}
-	page, err := unix.FcntlInt(uintptr(memfd(t, wire.PageSize, true)), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Attach(wire.NewConn(u), &wire.Hello{Flags: flags}, page); err != nil {
+	c, daemon := wiretest.Pair(t)
+	if err := p.Attach(daemon, &wire.Hello{Flags: flags}, wiretest.Page(t)); err != nil {
 		t.Fatal(err)
 	}
 	return shim{t, c}
@@ -103,7 +81,7 @@ func hello(t *testing.T, p *Program, flags uint32) shim {
 func TestReleaseAndReturn(t *testing.T) {
 	p := newProgram()
 	s, served := talk(t, p, 0)
-	s.send(0, &wire.Alloc{ID: 7, VA: 1 << 36, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Alloc{ID: 7, VA: 1 << 36, Size: 2 << 20}, memfd(t, 2<<20))
 	s.send(0, &wire.Adopted{Allocations: 1})
 	if err := p.WaitAdopted(t.Context()); err != nil {
 		t.Fatal(err)
@@ -156,7 +134,7 @@ func TestReleaseAndReturn(t *testing.T) {
 func TestReadoptTellsAnew(t *testing.T) {
 	p := newProgram()
 	s, served := talk(t, p, 0)
-	s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 2<<20, false))
+	s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 2<<20))
 	s.send(0, &wire.Adopted{})
 	if err := p.WaitAdopted(t.Context()); err != nil {
 		t.Fatal(err)
@@ -202,7 +180,7 @@ func TestFreezeCalm(t *testing.T) {
 func TestShare(t *testing.T) {
 	p := newProgram()
 	s, _ := talk(t, p, 0)
-	memory := memfd(t, 2<<20, false)
+	memory := memfd(t, 2<<20)
 	s.send(0, &wire.Alloc{ID: 7, VA: 0, Size: 2 << 20, Kind: wire.KindVMM}, memory)
 	ask := func(q wire.Share) []int {
 		t.Helper()
@@ -233,7 +211,7 @@ func TestDup(t *testing.T) {
 	p := newProgram()
 	s, _ := talk(t, p, 0)
 	announce := func(id uint64) int {
-		fd := memfd(t, 2<<20, false)
+		fd := memfd(t, 2<<20)
 		s.send(0, &wire.Alloc{ID: id, Size: 2 << 20}, fd)
 		return fd
 	}
@@ -289,13 +267,13 @@ func TestRefusalAndEnd(t *testing.T) {
 func TestHostilePrograms(t *testing.T) {
 	for name, send := range map[string]func(s shim){
 		"no descriptor":    func(s shim) { s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}) },
-		"no such device":   func(s shim) { s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20, Device: 9}, memfd(t, 1, false)) },
-		"no id":            func(s shim) { s.send(0, &wire.Alloc{Size: 2 << 20}, memfd(t, 1, false)) },
+		"no such device":   func(s shim) { s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20, Device: 9}, memfd(t, 1)) },
+		"no id":            func(s shim) { s.send(0, &wire.Alloc{Size: 2 << 20}, memfd(t, 1)) },
 		"unasked reply":    func(s shim) { s.send(5, &wire.Mapped{}) },
 		"daemon's message": func(s shim) { s.send(0, &wire.Thaw{}) },
 		"told twice": func(s shim) {
-			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1, false))
-			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1, false))
+			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1))
+			s.send(0, &wire.Alloc{ID: 1, Size: 2 << 20}, memfd(t, 1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
