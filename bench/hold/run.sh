@@ -9,15 +9,8 @@ set -u
 cd "$(dirname "$0")"
 holdfast=$1 out=$2
 shift 2
-work=$(mktemp -d /tmp/holdfast-bench.XXXXXX)
-export HOLDFAST_DIR=$work/run PYTHONUNBUFFERED=1
-mkdir -m 700 "$HOLDFAST_DIR" "$work/images"
-mount -t tmpfs -o "size=${SIZE:-110g},huge=always" tmpfs "$work/images"
-cleanup() {
-	for pid in $("$holdfast" ps --json 2>/dev/null | sed -n 's/^    "pid": \([0-9]*\),$/\1/p'); do kill -KILL "$pid" 2>/dev/null; done
-	"$holdfast" daemon stop --force >/dev/null 2>&1
-}
-trap 'cleanup; cp "$HOLDFAST_DIR/daemon.log" "$out/" 2>/dev/null; umount "$work/images"; rm -rf "$work"' EXIT
+. ../site.sh
+site "${SIZE:-110g}"
 
 # A virtual machine's memory may grow as it is touched, far slower than it is written later.
 for i in 0 1 2 3 4 5 6 7 8 9 10 11; do head -c "${GROW:-7}G" /dev/zero >"$work/images/grow$i" & done
@@ -30,7 +23,7 @@ part() {
 	[ ${#parts[@]} -eq 0 ] || [[ " ${parts[*]} " = *" $name "* ]] || return 0
 	echo "=== $name"
 	timeout -k 10 "$seconds" python3 hold.py --holdfast "$holdfast" --work "$work/images/$name" --out "$out/$name.json" "$@" 2>&1 | tail -n "${LINES_SHOWN:-60}"
-	cleanup
+	end_held
 	rm -rf "$work/images/$name"
 }
 parts=("$@")

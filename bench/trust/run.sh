@@ -9,15 +9,8 @@ set -u
 cd "$(dirname "$0")"
 holdfast=$1 out=$2
 shift 2
-work=$(mktemp -d /tmp/holdfast-trust.XXXXXX)
-export HOLDFAST_DIR=$work/run PYTHONUNBUFFERED=1
-mkdir -m 700 "$HOLDFAST_DIR" "$work/images"
-mount -t tmpfs -o "size=${SIZE:-90g},huge=always" tmpfs "$work/images"
-cleanup() {
-	for pid in $("$holdfast" ps --json 2>/dev/null | sed -n 's/^    "pid": \([0-9]*\),$/\1/p'); do kill -KILL "$pid" 2>/dev/null; done
-	"$holdfast" daemon stop --force >/dev/null 2>&1
-}
-trap 'cleanup; cp "$HOLDFAST_DIR/daemon.log" "$out/" 2>/dev/null; umount "$work/images"; rm -rf "$work"' EXIT
+. ../site.sh
+site "${SIZE:-90g}"
 [ $# -gt 0 ] || set -- jax threads generate churn
 jobs=()
 for program in "$@"; do
