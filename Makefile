@@ -4,7 +4,7 @@
 # make lint    formatting, vet, staticcheck, generated files
 # make bench   figures
 # make soak    long fault injection: ROUNDS=5000 of each kind
-# make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./internal/shim …'
+# make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./test/shim …'
 #              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
 # make install PREFIX=/usr/local
 #
@@ -31,7 +31,8 @@ EXAMPLES := build/examples/train build/examples/vecadd
 CRIU     := libexec/holdfast/criu
 GOFILES  := $(shell find cmd internal ptx test/corpus -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 EMBEDDED := $(shell find cmd internal -name '*.ptx' 2>/dev/null)
-SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.map shim/*.sh)
+SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.sh)
+STUBSRC  := $(wildcard stub/*.c stub/*.h stub/*.sh)
 
 # Packages that are pure enough for the race detector to be worth its time.
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
@@ -47,8 +48,8 @@ bin/holdfast: $(LIBS) $(GOFILES) $(EMBEDDED)
 $(LIB)/libholdfast.so: $(SHIMSRC)
 	CC='$(CC)' sh shim/build.sh $(@D)
 
-$(LIB)/libcuda.so.1: $(SHIMSRC)
-	CC='$(CC)' sh shim/build-stub.sh $(@D)
+$(LIB)/libcuda.so.1: $(STUBSRC)
+	CC='$(CC)' sh stub/build.sh $(@D)
 
 examples: $(EXAMPLES)
 
@@ -99,7 +100,6 @@ lint: $(LIBS)
 # Every generated file. A change of a generator is committed together with what it makes.
 generate:
 	$(GO) generate ./...
-	$(GO) test ./internal/wire -run '^TestHeader$$' -update
 	$(GO) test ./cmd/holdfast -run '^TestReference$$' -update
 
 bench: build examples

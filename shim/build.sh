@@ -8,8 +8,7 @@ tmp=$(mktemp "$out/.libholdfast.XXXXXX")
 trap 'rm -f "$tmp"' EXIT
 # shellcheck disable=SC2086
 ${CC:-gcc} -std=gnu11 -O2 -g -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror ${CFLAGS:-} \
-	-Wl,-soname,libholdfast.so -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -o "$tmp" \
-	"$here"/shim_*.c "$here"/zshim.c -ldl -lpthread
+	-Wl,-soname,libholdfast.so -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -o "$tmp" "$here"/*.c -ldl -lpthread
 chmod 755 "$tmp"
 mv "$tmp" "$out/libholdfast.so"
 trap - EXIT

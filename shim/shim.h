@@ -2,24 +2,24 @@
  * libholdfast.so: interpose, gate, map, talk. Loaded with LD_PRELOAD into CUDA programs; does nothing until the program's
  * first successful cuInit, and nothing ever when no daemon answers then.
  *
- *   shim_hook.c   dlsym, cuGetProcAddress, the real functions
- *   shim_gate.c   threads, the gate, the shared page
- *   shim_mem.c    device memory of the program, held in blocks
- *   shim_vmm.c    cuMemCreate, cuMemMap … of the program
- *   shim_pool.c   stream-ordered memory
- *   shim_ctx.c    contexts, captures, modules
- *   shim_globals.c  variables of modules
- *   shim_tap.c    the tap: telling, recording and asking through a ring
- *   shim_code.c   what code modules hold, and the kernels in it
- *   shim_work.c   work in the form of records
- *   shim_graph.c  what executable graphs consist of
- *   shim_talk.c   the control thread: the conversation with the daemon
- *   shim_park.c   threads that stand still while the driver is away
- *   shim_fork.c   what a forked child inherits of the driver
- *   zshim.c       the wrappers (generated)
+ *   hook.c     dlsym, cuGetProcAddress, the real functions
+ *   gate.c     threads, the gate, the shared page
+ *   mem.c      device memory of the program, held in blocks
+ *   vmm.c      cuMemCreate, cuMemMap … of the program
+ *   pool.c     stream-ordered memory
+ *   ctx.c      contexts, captures, modules
+ *   globals.c  variables of modules
+ *   tap.c      the tap: telling, recording and asking through a ring
+ *   code.c     what code modules hold, and the kernels in it
+ *   work.c     work in the form of records
+ *   graph.c    what executable graphs consist of
+ *   talk.c     the control thread: the conversation with the daemon
+ *   park.c     threads that stand still while the driver is away
+ *   fork.c     what a forked child inherits of the driver
+ *   zshim.c    the wrappers (generated)
  *
  * Lock order: work, attach, graph, hf_ctx_lock, code, hf_mem_lock, tap, slot, caveat, box (the unnamed ones are static in the parts they are named
- * after; work, attach, caveat and box in shim_talk.c, slot in shim_gate.c). No lock is held while a thread waits at the gate or for an answer.
+ * after; work, attach, caveat and box in talk.c, slot in gate.c). No lock is held while a thread waits at the gate or for an answer.
  * The real driver's functions are called through real_NAME only, never through an exported cu symbol.
  *
  * Driver types and constants follow cuda.h of CUDA 13.0, reduced to what the calling convention needs.
@@ -76,7 +76,7 @@ enum {
 #define CU_STREAM_PER_THREAD ((void *)2)
 #define HF_STREAM(s, null) ((s) ? (s) : (null))
 
-/* ---- shim_hook.c ---- */
+/* ---- hook.c ---- */
 struct hf_symbol { const char *name; void *wrapper; unsigned call; };
 struct hf_proc { const char *name; int since; int plain, thread; };
 extern const struct hf_symbol hf_symbols[];
@@ -92,8 +92,8 @@ static inline void *hf_fn(int symbol)
 	return HF_LIKELY(p) ? p : hf_resolve(symbol);
 }
 
-/* ---- shim_gate.c ---- */
-/* A thread's slot of the shared page; layout checked against zwire.h in shim_gate.c. */
+/* ---- gate.c ---- */
+/* A thread's slot of the shared page; layout checked against zwire.h in gate.c. */
 struct hf_slot {
 	volatile uint32_t inside, call;
 	uint64_t launches, graphs, copies;
@@ -204,7 +204,7 @@ void hf_gate_fork_parent(void);
 void hf_gate_fork_child(void);
 uint64_t hf_now(void); /* ns, CLOCK_MONOTONIC */
 
-/* ---- shim_mem.c ---- */
+/* ---- mem.c ---- */
 #define HF_GRANULE (2ull << 20)
 #define HF_UNIT 512u
 #define HF_UNITS (HF_GRANULE / HF_UNIT)
@@ -270,7 +270,7 @@ void hf_forget_ctx(void *ctx);                 /* the context is gone, and with 
 void hf_access_again(int device);              /* hf_peers[device] changed */
 void hf_mem_fork_child(void);
 
-/* ---- shim_pool.c ---- (hf_mem_lock held) */
+/* ---- pool.c ---- (hf_mem_lock held) */
 void hf_pool_sweep(bool release);              /* what is freed and done becomes reusable; release: or goes back */
 bool hf_pool_take(CUdeviceptr *p, uint64_t bytes, int device, void *pool);
 CUresult hf_ctx_error(void *ctx);              /* of the current context: an error that stays, which our own memory would not show */
@@ -280,7 +280,7 @@ void hf_pool_account(void *pool, int64_t used, int64_t reserved);
 void hf_pool_forget_ctx(void *ctx);
 void hf_pool_fork_child(void);
 
-/* ---- shim_vmm.c ---- (hf_mem_lock held) */
+/* ---- vmm.c ---- (hf_mem_lock held) */
 struct hf_map {
 	CUdeviceptr va;
 	uint64_t size, offset;
@@ -295,7 +295,7 @@ bool hf_map_types(CUdeviceptr p, uint64_t *types); /* as the program asked for, 
 CUresult hf_map_restore(struct hf_map *m);     /* b->handle is set: maps m with its access again */
 void hf_vmm_fork_child(void);
 
-/* ---- shim_ctx.c ---- */
+/* ---- ctx.c ---- */
 struct hf_ctx { void *ctx; int device; bool primary; };
 extern pthread_mutex_t hf_ctx_lock;
 CUresult hf_current(void **ctx, int *device); /* the calling thread's */
@@ -311,19 +311,19 @@ void hf_pop(void);
 void hf_ctx_fork_child(void);
 void hf_modules_tell(void);
 
-/* ---- shim_globals.c ---- (hf_mem_lock held, but for hf_global) */
+/* ---- globals.c ---- (hf_mem_lock held, but for hf_global) */
 void hf_global(const char *call, uint32_t number, void *module, const char *name, CUdeviceptr va, uint64_t size); /* the program asked for it */
 void hf_globals_forget(void *module);
 void hf_globals_forget_ctx(void *ctx);
 CUresult hf_globals_save(void);    /* the program is frozen: variables to mirrors */
 
-/* shim_stack.c */
+/* stack.c */
 void hf_stacks_shrink(void);
 CUresult hf_stacks_restore(void);
 CUresult hf_globals_restore(void); /* the same: mirrors to variables */
 void hf_globals_fork_child(void);
 
-/* ---- shim_tap.c ---- */
+/* ---- tap.c ---- */
 extern volatile int hf_tapped; /* somebody wants to be told */
 extern uint32_t hf_tap_epoch;  /* of the tap: what was told to an earlier one is told again */
 /* A record of that many bytes to be filled, or NULL. The tap is locked until hf_tap_end. */
@@ -348,7 +348,7 @@ void hf_tap_fork_prepare(void);
 void hf_tap_fork_parent(void);
 void hf_tap_fork_child(void);
 
-/* ---- shim_code.c ---- */
+/* ---- code.c ---- */
 struct hf_param { uint32_t offset, size; };
 struct hf_kernel {
 	void *handle;
@@ -374,12 +374,12 @@ static inline void hf_kernel_told(struct hf_kernel *k)
 	if (HF_UNLIKELY(__atomic_load_n(&k->told, __ATOMIC_ACQUIRE) != hf_tap_epoch))
 		hf_kernel_tell(k);
 }
-void *hf_owner_of(void *module); /* shim_ctx.c */
+void *hf_owner_of(void *module); /* ctx.c */
 void hf_code_fork_prepare(void);
 void hf_code_fork_parent(void);
 void hf_code_fork_child(void);
 
-/* ---- shim_work.c ---- */
+/* ---- work.c ---- */
 struct hf_dims { unsigned grid[3], block[3], cluster[3]; };
 /* The parameters of a launch in bytes; returns how many, with dst NULL only that. */
 size_t hf_pack(const struct hf_kernel *k, void *params, void *extra, uint8_t *dst, bool *known);
@@ -395,14 +395,14 @@ void hf_work_failed(CUresult r);
 uint32_t hf_thread(void);
 void hf_put_copy3d(struct hf_rec_copy *c, const void *copy); /* fills a record, flags included, from a CUDA_MEMCPY3D */
 
-/* ---- shim_graph.c ---- */
+/* ---- graph.c ---- */
 void hf_work_graph(void *exec, void *stream);
 void hf_graphs_tell_all(void);
 void hf_graph_fork_prepare(void);
 void hf_graph_fork_parent(void);
 void hf_graph_fork_child(void);
 
-/* ---- shim_talk.c ---- */
+/* ---- talk.c ---- */
 bool hf_recorder_gone(void);     /* the program is traced, and nobody is there any more */
 void hf_fd_lock(void);           /* around a descriptor of ours in a thread of the program: fork waits for it */
 void hf_fd_unlock(void);
@@ -430,7 +430,7 @@ void hf_caveat(uint32_t code, uint32_t flags, uint32_t call, uint64_t subject, c
 	__attribute__((format(printf, 5, 6)));
 void hf_caveat_gone(uint32_t code, uint64_t subject);
 
-/* ---- shim_park.c ---- */
+/* ---- park.c ---- */
 /*
  * Stops every thread of the process but the caller and except, until hf_unpark; NULL, or which does not stop (then none stands still).
  * The caller holds all locks of the shim. How many there are in *stopped.
@@ -439,7 +439,7 @@ const char *hf_park(int except, uint64_t deadline, uint64_t *stopped);
 void hf_unpark(void);
 void hf_park_fork_child(void);
 
-/* ---- shim_fork.c ---- */
+/* ---- fork.c ---- */
 void hf_devices_fork_child(void); /* in the child of a held program: lets go of the device files */
 
 #include "zshim.h"

@@ -1,4 +1,4 @@
-/* Code generated from internal/trace; DO NOT EDIT. Regenerate: go test ./internal/trace -run '^TestHeader$' -update */
+/* Code generated from internal/trace by internal/cuda/gen (make generate); DO NOT EDIT. */
 #ifndef HF_ZTRACE_H
 #define HF_ZTRACE_H
 #include <stdint.h>

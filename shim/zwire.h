@@ -1,4 +1,4 @@
-/* Code generated from internal/wire; DO NOT EDIT. Regenerate: go test ./internal/wire -update */
+/* Code generated from internal/wire by internal/cuda/gen (make generate); DO NOT EDIT. */
 #ifndef HF_ZWIRE_H
 #define HF_ZWIRE_H
 #include <stdint.h>

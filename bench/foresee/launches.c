@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../shim/zcuda.h"
+#include "../../stub/zcuda.h"
 
 /* Ten parameters, pointers and numbers, as a small kernel of torch.compile has. */
 static const char text[] =

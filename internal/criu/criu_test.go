@@ -28,7 +28,7 @@ var targetOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "target")
-	out, err := exec.Command("gcc", "-O1", "-o", path, "testdata/target.c", "-lpthread").CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-o", path, "../../test/programs/helpers/target.c", "-lpthread").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("gcc: %w: %s", err, out)
 	}

@@ -27,7 +27,7 @@ func TestSoftwareGPU(t *testing.T) {
 		t.Skipf("no C compiler to build the stub driver: %v", err)
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("../../shim/build-stub.sh", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../../stub/build.sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("build the stub driver: %v\n%s", err, out)
 	}
 	socket := filepath.Join(dir, "gpu.sock")

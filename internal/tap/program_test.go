@@ -53,6 +53,7 @@ var built = sync.OnceValues(func() (string, error) {
 		}
 	}
 	stub, null := filepath.Join(dir, "stub"), filepath.Join(dir, "null")
+	helpers := "../../test/programs/helpers/"
 	if err := os.Mkdir(null, 0o700); err != nil {
 		return dir, err
 	}
@@ -67,13 +68,13 @@ var built = sync.OnceValues(func() (string, error) {
 	first := make(chan error)
 	go func() { first <- run([]string{"sh", filepath.Join(shim, "build.sh"), dir}) }()
 	err = run(
-		[]string{"sh", filepath.Join(shim, "build-stub.sh"), stub},
-		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/null.c", "-o", filepath.Join(null, "libcuda.so.1")},
-		[]string{"gcc", "-O2", "testdata/cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", "testdata/changes.c", "-o", filepath.Join(dir, "changes"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", "testdata/load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", "testdata/graphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", filepath.Join("..", "shim", "testdata", "prog.c"), "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
+		[]string{"sh", filepath.Join("..", "..", "stub", "build.sh"), stub},
+		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", helpers + "null.c", "-o", filepath.Join(null, "libcuda.so.1")},
+		[]string{"gcc", "-O2", helpers + "cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", helpers + "changes.c", "-o", filepath.Join(dir, "changes"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", helpers + "load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", helpers + "execgraphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
+		[]string{"gcc", "-O2", helpers + "prog.c", "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
 	return dir, errors.Join(err, <-first)
 })
 
@@ -1122,7 +1123,7 @@ func BenchmarkLaunch(b *testing.B) {
 // TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything asking.
 func TestPrograms(t *testing.T) {
 	dir := build(t)
-	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "test", "programs", "*.c"))
+	sources, err := filepath.Glob(filepath.Join("..", "..", "test", "programs", "*.c"))
 	if err != nil || len(sources) == 0 {
 		t.Fatal("no programs", err)
 	}

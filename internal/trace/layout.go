@@ -248,7 +248,7 @@ const headerSize = 8
 func CHeader() []byte {
 	var b strings.Builder
 	p := func(f string, a ...any) { fmt.Fprintf(&b, f, a...) }
-	p("/* Code generated from internal/trace; DO NOT EDIT. Regenerate: go test ./internal/trace -run '^TestHeader$' -update */\n")
+	p("/* Code generated from internal/trace by internal/cuda/gen (make generate); DO NOT EDIT. */\n")
 	p("#ifndef HF_ZTRACE_H\n#define HF_ZTRACE_H\n#include <stdint.h>\n\n")
 	p("#define HF_MAX_RECORD %du\n#define HF_MAX_PARAMS %du\n", MaxRecord, MaxParams)
 	for _, l := range layouts() {

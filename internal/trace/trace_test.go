@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,24 +13,6 @@ import (
 	"testing"
 	"time"
 )
-
-var update = flag.Bool("update", false, "rewrite shim/ztrace.h")
-
-func TestHeader(t *testing.T) {
-	path := filepath.Join("..", "..", "shim", "ztrace.h")
-	if *update {
-		if err := os.WriteFile(path, CHeader(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, CHeader()) {
-		t.Fatalf("%s is stale: go test ./internal/trace -run '^TestHeader$' -update", path)
-	}
-}
 
 // some has one record of each type, every field with a value of its own.
 func some() []Record {

@@ -10,7 +10,7 @@ import (
 func Header() []byte {
 	var b strings.Builder
 	p := func(f string, a ...any) { fmt.Fprintf(&b, f, a...) }
-	p("/* Code generated from internal/wire; DO NOT EDIT. Regenerate: go test ./internal/wire -update */\n")
+	p("/* Code generated from internal/wire by internal/cuda/gen (make generate); DO NOT EDIT. */\n")
 	p("#ifndef HF_ZWIRE_H\n#define HF_ZWIRE_H\n#include <stdint.h>\n#include <string.h>\n\n")
 	for _, c := range constants() {
 		p("#define %s %s\n", c.name, c.value)

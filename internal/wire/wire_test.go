@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"os"
@@ -14,24 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-var update = flag.Bool("update", false, "rewrite shim/zwire.h")
-
-func TestHeader(t *testing.T) {
-	path := filepath.Join("..", "..", "shim", "zwire.h")
-	if *update {
-		if err := os.WriteFile(path, Header(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, Header()) {
-		t.Fatalf("%s is stale: go test ./internal/wire -update", path)
-	}
-}
 
 // Every field has an encoding and every string and slice a limit, or the codec would lose it silently.
 func TestTags(t *testing.T) {

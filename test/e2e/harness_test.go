@@ -135,13 +135,13 @@ func prepare() string {
 	if cc == "" {
 		cc = "cc"
 	}
-	out, err := exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.teller, "testdata/teller.c",
+	out, err := exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.teller, "../programs/helpers/teller.c",
 		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("teller.c: %v\n%s", err, out)
 	}
 	built.storm = filepath.Join(built.cache, "storm")
-	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "shim/test/programs/storm.c"),
+	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "test/programs/storm.c"),
 		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-lpthread", "-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("storm.c: %v\n%s", err, out)
@@ -522,7 +522,7 @@ func (r *trainer) mustEqualReference(args ...string) {
 	}
 }
 
-// A teller is the program of testdata/teller.c: it does what it is told.
+// A teller is the program of test/programs/helpers/teller.c: it does what it is told.
 type teller struct {
 	*program
 	commands, answers string

@@ -1,6 +1,6 @@
 // Package api is the table of the CUDA driver API: every function that programs resolve, its symbols and their C
 // parameters, what it does as far as holdfast cares, and its operation number on the wire of the software GPU. The
-// table is driver.txt; the stub libcuda.so.1 and the shim's wrappers are generated from it.
+// table is driver.txt; the stub libcuda.so.1 and the shim's wrappers are generated from it (internal/cuda/gen).
 //
 // The package must not import anything but the standard library: generators and decoders build on it.
 //
@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-//go:generate go run ./gen
 
 //go:embed driver.txt
 var table string
@@ -65,8 +63,12 @@ type Function struct {
 	Op     Op
 	Name   string // cuMemAlloc
 	Class  Class
-	Submit bool // can put work on the device that writes memory or runs code: passes the shim's gate
+	Submit bool // can put work on the device that writes memory or runs code
+	Gated  bool // waits at the shim's gate while the program is frozen; whatever submits work does
 	Sync   bool // may wait for the device
+	Calm   bool // waits for the device and does nothing else
+	// Counts is the counter of the shim's page that a call increments: "launches", "graphs", "copies" or "".
+	Counts string
 	Local  bool // the stub answers by itself
 	Hand   bool // the stub's marshalling is written by hand
 	None   bool // the software GPU does not serve it
@@ -82,6 +84,23 @@ type Symbol struct {
 	// PerThread is the suffix of the per-thread default stream's twin: "_ptsz", "_ptds" or "".
 	PerThread string
 	Params    []Param
+	// Shim says that the shim's hand-written code answers it.
+	Shim bool
+	// Record is the record of its work that the shim makes, Memory what it tells a tap of memory that comes or goes.
+	// Both are nil where there is none.
+	Record, Memory *Clause
+}
+
+// A Clause is one clause of a symbol in driver.txt.
+type Clause struct {
+	Kind string // of a record: "launch", "graph", "copy", …; of memory: "gives", "takes", "maps"
+	Args []string
+}
+
+// clauses are the kinds of clauses and how many arguments each takes, at least and at most.
+var clauses = map[string]struct{ least, most int }{
+	"other": {}, "launch": {0, 1}, "graph": {1, 1}, "copy": {3, 3}, "copy2d": {1, 1}, "copy3d": {1, 1}, "set": {6, 6},
+	"gives": {3, 4}, "takes": {1, 2}, "maps": {3, 3},
 }
 
 // Pass says how a parameter travels between the stub and the software GPU.
@@ -231,7 +250,13 @@ func parseFunction(line string) (Function, error) {
 	for _, flag := range w[3:] {
 		switch flag {
 		case "submit":
-			f.Submit = true
+			f.Submit, f.Gated = true, true
+		case "gate":
+			f.Gated = true
+		case "calm":
+			f.Calm = true
+		case "counts=launches", "counts=graphs", "counts=copies":
+			f.Counts = strings.TrimPrefix(flag, "counts=")
 		case "sync":
 			f.Sync = true
 		case "local":
@@ -264,17 +289,48 @@ func parseSymbol(line string) (Symbol, error) {
 		}
 		s.PerThread = "_" + per
 	}
-	switch body := w[2]; {
-	case body == "legacy":
+	if w[2] == "legacy" {
 		s.Legacy = true
-	case body[0] != '(' || body[len(body)-1] != ')':
-		return s, fmt.Errorf("%s: parameters want parentheses: %q", name, body)
-	default:
-		if s.Params, err = parseParams(body[1 : len(body)-1]); err != nil {
-			return s, fmt.Errorf("%s: %w", name, err)
-		}
+		return s, nil
+	}
+	list, rest, closed := strings.Cut(w[2], ")")
+	if list[0] != '(' || !closed {
+		return s, fmt.Errorf("%s: parameters want parentheses: %q", name, w[2])
+	}
+	if s.Params, err = parseParams(list[1:]); err == nil {
+		err = s.parseClauses(rest)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", name, err)
 	}
 	return s, nil
+}
+
+// parseClauses reads what follows the parameters.
+func (s *Symbol) parseClauses(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	for _, clause := range strings.Split(text, ";") {
+		w := strings.Fields(clause)
+		kind, place := "", &s.Memory
+		switch {
+		case len(w) == 1 && w[0] == "shim":
+			s.Shim = true
+			continue
+		case len(w) > 1 && w[0] == "record":
+			w, place = w[1:], &s.Record
+			kind = w[0]
+		case len(w) > 0 && (w[0] == "gives" || w[0] == "takes" || w[0] == "maps"):
+			kind = w[0]
+		}
+		want, known := clauses[kind]
+		if n := len(w) - 1; !known || n < want.least || n > want.most || *place != nil {
+			return fmt.Errorf("bad clause %q", clause)
+		}
+		*place = &Clause{kind, w[1:]}
+	}
+	return nil
 }
 
 func parseParams(list string) ([]Param, error) {

@@ -13,7 +13,7 @@ import (
 	"holdfast/internal/cuda"
 )
 
-// checkingLibrary builds testdata/driver.c, which checks the arguments of each call.
+// checkingLibrary builds capidriver.c, which checks the arguments of each call.
 func checkingLibrary(t *testing.T) string {
 	t.Helper()
 	cc := os.Getenv("CC")
@@ -24,7 +24,7 @@ func checkingLibrary(t *testing.T) string {
 		t.Skipf("no C compiler: %v", err)
 	}
 	lib := filepath.Join(t.TempDir(), "libchecking.so")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib, "testdata/driver.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib, "../../../test/programs/helpers/capidriver.c").CombinedOutput(); err != nil {
 		t.Fatalf("build the checking driver: %v\n%s", err, out)
 	}
 	return lib

@@ -1,6 +1,6 @@
 // Package gpuwire is the framing of the protocol between the stub libcuda.so.1
 // (C, inside CUDA programs) and the software GPU process. This comment is the
-// protocol's normative text; shim/stub*.c follows it. The package imports the
+// protocol's normative text; stub/ follows it. The package imports the
 // standard library and x/sys/unix only, and neither the device nor the executor.
 //
 // # Transport

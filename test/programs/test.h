@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../zcuda.h"
+#include "../../stub/zcuda.h"
 
 #define FAIL(...)                                                         \
 	do {                                                              \

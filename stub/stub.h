@@ -2,13 +2,13 @@
  * is the package documentation of internal/softgpu/gpuwire), all state but pinned host memory lives there.
  *
  *   stub.c           processes, threads, connections, one call
- *   stub_control.c   the control thread: callbacks, lock, checkpoint, restore
- *   stub_memory.c    pinned host memory, copies, sets, shareable handles, attributes
- *   stub_texture.c   texture and surface objects, requirements of arrays
- *   stub_module.c    images, launches, occupancy
- *   stub_link.c      linking of modules
- *   stub_graph.c     capture and graphs where they are not regular
- *   stub_query.c     what needs no server: error names, versions, cuGetProcAddress
+ *   control.c        the control thread: callbacks, lock, checkpoint, restore
+ *   memory.c         pinned host memory, copies, sets, shareable handles, attributes
+ *   texture.c        texture and surface objects, requirements of arrays
+ *   module.c         images, launches, occupancy
+ *   link.c           linking of modules
+ *   graph.c          capture and graphs where they are not regular
+ *   query.c          what needs no server: error names, versions, cuGetProcAddress
  *   zstub.c          everything regular, generated from internal/cuda/api
  *
  * Locks, in the order they are taken: gate (calls inside, closed while a checkpoint runs), pinned, threads. None is held while waiting for

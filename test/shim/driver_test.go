@@ -27,7 +27,7 @@ func driver(t *testing.T) (env []string, soft bool) {
 		return []string{"LD_LIBRARY_PATH=" + dir}, false
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(filepath.Join("..", "..", "shim", "build-stub.sh"), dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(filepath.Join("..", "..", "stub", "build.sh"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	socket := filepath.Join(t.TempDir(), "gpu.sock")

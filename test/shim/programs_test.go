@@ -245,7 +245,7 @@ func TestPrograms(t *testing.T) {
 		t.Skip("the programs run on the software GPU")
 	}
 	stub := strings.TrimPrefix(env[0], "LD_LIBRARY_PATH=")
-	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "test", "programs", "*.c"))
+	sources, err := filepath.Glob(filepath.Join("..", "programs", "*.c"))
 	if err != nil || len(sources) == 0 {
 		t.Fatal("no programs", err)
 	}

@@ -1,6 +1,6 @@
-// Package test runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs know nothing of it:
-// they run on a real driver as well (cc programs/X.c -lcuda -lpthread).
-package test
+// Package driver runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs know nothing of it:
+// they run on a real driver as well (cc test/programs/X.c -lcuda -lpthread).
+package driver
 
 import (
 	"bufio"
@@ -48,10 +48,10 @@ func runAll(m *testing.M) int {
 }
 
 var build = sync.OnceValue(func() error {
-	if out, err := exec.Command("sh", "../build-stub.sh", built).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "../../stub/build.sh", built).CombinedOutput(); err != nil {
 		return errors.New(string(out))
 	}
-	sources, err := filepath.Glob("programs/*.c")
+	sources, err := filepath.Glob("../programs/*.c")
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 
 func TestPrograms(t *testing.T) {
 	needBuild(t)
-	sources, err := filepath.Glob("programs/*.c")
+	sources, err := filepath.Glob("../programs/*.c")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,7 +230,7 @@ func takeScalar(p api.Param, elem string, i int) string {
 	switch {
 	case elem == "float":
 		v = fmt.Sprintf("bits_float(out(&c, %d))", i)
-	case handles[elem]:
+	case isHandle(elem):
 		v = fmt.Sprintf("(%s)(uintptr_t)out(&c, %d)", elem, i)
 	}
 	return fmt.Sprintf("if (%s)\n\t\t\t*%[1]s = %s;", p.Name, v)
@@ -243,26 +243,8 @@ func widen(typ, v string) string {
 		return "SIGNED(" + v + ")"
 	case typ == "float":
 		return "float_bits(" + v + ")"
-	case handles[typ], strings.HasSuffix(typ, "*"):
+	case isHandle(typ), strings.HasSuffix(typ, "*"):
 		return "PTR(" + v + ")"
 	}
 	return v
-}
-
-// handles are the types that are pointers in C.
-var handles = set("CUcontext CUmodule CUfunction CUlibrary CUkernel CUarray CUmipmappedArray CUtexref CUsurfref CUevent CUstream " +
-	"CUgraphicsResource CUexternalMemory CUexternalSemaphore CUgraph CUgraphNode CUgraphExec CUmemoryPool CUuserObject " +
-	"CUgreenCtx CUdevResourceDesc CUlinkState CUasyncCallbackHandle CUhostFn CUstreamCallback CUoccupancyB2DSize CUasyncCallback")
-
-// structs travel as blobs.
-var structs = set("CUuuid CUdevprop CUexecAffinityParam CUctxCreateParams CUdevResource CUmemLocation CUmemAllocationProp " +
-	"CUmemAccessDesc CUmemPoolProps CUmemPoolPtrExportData CUipcMemHandle CUipcEventHandle CUmulticastObjectProp " +
-	"CUDA_ARRAY_DESCRIPTOR CUDA_ARRAY3D_DESCRIPTOR CUDA_MEMSET_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS CUlaunchAttributeValue CUstreamBatchMemOpParams")
-
-func set(list string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(list) {
-		m[w] = true
-	}
-	return m
 }

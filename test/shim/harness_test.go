@@ -55,11 +55,11 @@ var built = sync.OnceValues(func() (dir string, err error) {
 		{filepath.Join("..", "..", "shim", "build.sh"), dir},
 		// The same for another device, since there is none of NVIDIA's here.
 		{"env", "CFLAGS=" + os.Getenv("CFLAGS") + ` -DHF_DEVICE_PREFIX="` + testDevice + `"`, filepath.Join("..", "..", "shim", "build.sh"), filepath.Join(dir, "device")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "testdata/fakecuda.c", "-o", lib},
+		{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "../programs/helpers/fakecuda.c", "-o", lib},
 		{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "testdata/prog.c", "-o", filepath.Join(dir, "prog"), "-L" + dir, "-lcuda", "-lpthread"},
-		{"gcc", "-Wall", "-Wextra", "-O2", "testdata/ckpt.c", "-o", filepath.Join(dir, "ckpt"), "-L" + dir, "-lcuda"},
-		{"gcc", "-Wall", "-O2", "testdata/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
+		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/prog.c", "-o", filepath.Join(dir, "prog"), "-L" + dir, "-lcuda", "-lpthread"},
+		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/ckpt.c", "-o", filepath.Join(dir, "ckpt"), "-L" + dir, "-lcuda"},
+		{"gcc", "-Wall", "-O2", "../programs/helpers/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("%v: %w\n%s", args, err, out)
