@@ -15,6 +15,7 @@ import (
 	"holdfast/internal/owned"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
+	"holdfast/internal/store"
 	"holdfast/internal/snapshot/digest"
 	"holdfast/internal/wire"
 )
@@ -42,7 +43,7 @@ const hostRoot = "/dev/shm"
 func HostDir(p *process.Program) (string, error) { return hostDir(hostRoot, p) }
 
 func hostDir(root string, p *process.Program) (string, error) {
-	d, err := owned.Private(filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())))
+	d, err := owned.Private(hostPlace(root))
 	if err != nil {
 		return "", refusef("have that directory removed, or suspend --to disk", "the place for host memory: %v", err)
 	}
@@ -50,9 +51,26 @@ func hostDir(root string, p *process.Program) (string, error) {
 	return d.Join(key(p.Identity().Token)), nil
 }
 
+func hostPlace(root string) string { return filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())) }
+
 // onHost reports whether dir is an image that only exists for a program that is suspended to the host.
-func onHost(dir string) bool {
-	return filepath.Dir(dir) == filepath.Join(hostRoot, fmt.Sprintf("holdfast-%d", os.Getuid()))
+func onHost(dir string) bool { return filepath.Dir(dir) == hostPlace(hostRoot) }
+
+// ClearHost gives back the host memory of images that daemons were writing when they died, and returns how many there
+// were. Whole images stay: a program may come back from each.
+func ClearHost() (int, error) { return clearHost(hostRoot) }
+
+func clearHost(root string) (int, error) {
+	if _, err := os.Lstat(hostPlace(root)); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	d, err := owned.Private(hostPlace(root))
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	c, err := store.GC(d.Path())
+	return c.Partials, err
 }
 
 // Suspend takes programs, the held ones of one process tree, off the GPU: when

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/internal/process"
+	"holdfast/internal/store"
 )
 
 // The place for host memory is not taken from another user, however it is offered.
@@ -59,4 +60,38 @@ func TestHostDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("belongs to user 54321")
+}
+
+// What a daemon was writing to host memory when it died is given back; what one is writing, and what is whole, stays.
+func TestClearHost(t *testing.T) {
+	root := t.TempDir()
+	if n, err := clearHost(root); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	p := process.New(process.Identity{PID: 1, Token: [16]byte{1}}, "running", slog.New(slog.DiscardHandler))
+	whole, err := hostDir(root, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(whole, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left, err := store.NewPartial(filepath.Join(filepath.Dir(whole), "left"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.File.Close() // as the death of its writer does
+	written, err := store.NewPartial(filepath.Join(filepath.Dir(whole), "written"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer written.File.Close()
+	if n, err := clearHost(root); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	for path, want := range map[string]bool{whole: true, left.Path: false, written.Path: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }

@@ -127,6 +127,9 @@ func Run(ctx context.Context, cfg Config) error {
 	go d.acceptShims(patient{shims, d.log}) // what recoverKept wakes comes back there
 	d.recoverKept()
 	close(d.recovered)
+	if n, err := checkpoint.ClearHost(); n > 0 || err != nil {
+		d.log.Info("host memory that an earlier daemon was writing is given back", "images", n, "err", err)
+	}
 	apis, err := d.listen(APISocket, "unix")
 	if err != nil {
 		return err
