@@ -15,8 +15,8 @@ import (
 	"holdfast/internal/owned"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
-	"holdfast/internal/store"
 	"holdfast/internal/snapshot/digest"
+	"holdfast/internal/store"
 	"holdfast/internal/wire"
 )
 
@@ -51,7 +51,9 @@ func hostDir(root string, p *process.Program) (string, error) {
 	return d.Join(key(p.Identity().Token)), nil
 }
 
-func hostPlace(root string) string { return filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())) }
+func hostPlace(root string) string {
+	return filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid()))
+}
 
 // onHost reports whether dir is an image that only exists for a program that is suspended to the host.
 func onHost(dir string) bool { return filepath.Dir(dir) == hostPlace(hostRoot) }
