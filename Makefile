@@ -86,7 +86,7 @@ race: build
 	$(GO) test -race $(RACE)
 
 e2e: build examples criu
-	HOLDFAST_E2E=required $(GO) test -timeout 12m ./test/e2e
+	HOLDFAST_E2E=required $(GO) test -parallel 4 -timeout 12m ./test/e2e
 
 fuzz-smoke: $(LIBS)
 	@GO='$(GO)' bash scripts/fuzz-smoke.sh 20000x

@@ -94,7 +94,7 @@ func TestFaultCheckpoint(t *testing.T) {
 		s.ok("checkpoint", "teller", "-o", s.path(fmt.Sprintf("images/usual%d", i)), "--leave-running")
 	})
 	whole, broken, lost := 0, 0, 0
-	n := rounds(t, 120)
+	n := rounds(t, 40)
 	for i := range n {
 		if i == n/2 { // from here on it is a program that was restored once
 			r.kill()
@@ -202,7 +202,7 @@ func TestFaultRestore(t *testing.T) {
 		s.ok("restore", img, "--detach")
 	})
 	came, not := 0, 0
-	for i := range rounds(t, 60) {
+	for i := range rounds(t, 24) {
 		s.endProgram(pid)
 		victim := []string{"daemon", "criu", "program"}[rng.IntN(3)]
 		delay := time.Duration(rng.Int64N(int64(usual * 3 / 2)))
@@ -295,7 +295,7 @@ func TestFaultProgram(t *testing.T) {
 	o.tell("alloc 2")
 	o.tell("fill 1")
 	sum := o.tell("sum")
-	for i := range rounds(t, 30) {
+	for i := range rounds(t, 12) {
 		name := "t" + strconv.Itoa(i)
 		r := s.teller(name)
 		r.tell("alloc 4")

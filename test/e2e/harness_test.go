@@ -158,8 +158,16 @@ type site struct {
 	env  []string
 }
 
+// besides are the tests that run beside others.
+var besides sync.Map
+
+// newSite makes a site of its own. Tests spend most of their time waiting for processes, so those that have a site run
+// beside each other.
 func newSite(t *testing.T, env ...string) *site {
 	needs(t)
+	if _, again := besides.LoadOrStore(t, true); !again && !strings.Contains(t.Name(), "/") {
+		t.Parallel()
+	}
 	dir, err := os.MkdirTemp("", "hf-")
 	if err != nil {
 		t.Fatal(err)

@@ -220,7 +220,7 @@ func combine(seed uint64, n int) *combination {
 // HOLDFAST_WORKERS how many at once, and HOLDFAST_MATRIX_OUT is a file for the table.
 func TestFaultMatrix(t *testing.T) {
 	needs(t)
-	seed, first, n := newSeed(t), number(t, "HOLDFAST_COMBINATION", -1), rounds(t, 16)
+	seed, first, n := newSeed(t), number(t, "HOLDFAST_COMBINATION", -1), rounds(t, 24)
 	if first >= 0 {
 		n = 1
 	}
