@@ -50,7 +50,8 @@ const LogName = "daemon.log"
 // Config says what a daemon serves and how.
 type Config struct {
 	Dir        string                 // runtime directory, 0700, exists
-	SoftDriver func() (string, error) // path of the stub libcuda.so.1
+	SoftDriver func() (string, error) // path of a copy of the stub libcuda.so.1 that was not loaded before
+	SoftGPU    func() error           // makes sure that there is a software GPU; nil: somebody else does
 	Libraries  []string               // files that restored programs have mapped: put into images
 	Version    string
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
