@@ -34,13 +34,14 @@ type Record struct {
 	// RootStart is when the root started. 0: a restore that has not made it yet, or died before it could say so.
 	RootStart uint64 `json:"root_start,omitempty"`
 	// A restore: its mark in the arguments of its CRIU, and when it began, in clock ticks since boot.
-	Mark     string        `json:"mark,omitempty"`
-	Begun    uint64        `json:"begun,omitempty"`
-	Image    string        `json:"image,omitempty"`
-	Trust    bool          `json:"trust,omitempty"`     // a rollback: the image may belong to another user
-	Boot     string        `json:"boot,omitempty"`      // of the kernel; in files
-	ImageSum string        `json:"image_sum,omitempty"` // of a suspend or a rollback: Image.Sum of what has to be there
-	Allocs   []AllocRecord `json:"allocs"`
+	Mark       string        `json:"mark,omitempty"`
+	Begun      uint64        `json:"begun,omitempty"`
+	Image      string        `json:"image,omitempty"`
+	Trust      bool          `json:"trust,omitempty"`      // a rollback: the image may belong to another user
+	Boot       string        `json:"boot,omitempty"`       // of the kernel; in files
+	ImageSum   string        `json:"image_sum,omitempty"`  // of a suspend or a rollback: Image.Sum of what has to be there
+	Restorable string        `json:"restorable,omitempty"` // Program.Restorable
+	Allocs     []AllocRecord `json:"allocs"`
 }
 
 // AllocRecord is a process.Alloc without its descriptor.
@@ -85,7 +86,7 @@ func (e *Env) keep(p *process.Program, r Record) error {
 }
 
 func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
-	r.Identity, r.ImageSum = p.Identity(), p.ImageSum()
+	r.Identity, r.ImageSum, r.Restorable = p.Identity(), p.ImageSum(), p.Restorable()
 	files := map[uint64]*os.File{}
 	for _, a := range p.Allocs() {
 		r.Allocs = append(r.Allocs, AllocRecord{a.ID, a.VA, a.Size, a.Device, a.Kind, a.Used})
@@ -173,6 +174,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	}
 	p := process.New(id, api.StateRestoring, e.Log)
 	p.SetImageSum(r.ImageSum)
+	p.SetRestorable(r.Restorable)
 	p.Adopt(r.allocs(entry.Files))
 	if r.Doing == DoingRollback {
 		return e.endRollback(&r, p, reg)

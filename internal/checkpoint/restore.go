@@ -240,6 +240,7 @@ func (r *restoration) memory() error {
 		}
 		p := process.New(id, api.StateRestoring, r.env.Log)
 		p.SetImage(r.opt.Dir)
+		p.SetRestorable(r.opt.Dir)
 		r.programs = append(r.programs, p)
 		left[i] = map[uint64]*process.Alloc{}
 		old := r.opt.Warm(id.Token)

@@ -451,7 +451,7 @@ func (d *Daemon) forget(p *process.Program) {
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
 	}
-	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && p.State() != api.StateSuspended {
+	if p.Restorable() != "" && d.cfg.Keep > 0 && !p.SaidBye() && p.State() != api.StateSuspended {
 		d.keepFor(p)
 	} else {
 		p.Drop()
@@ -612,7 +612,7 @@ func (d *Daemon) list() []api.Process {
 		bytes, n := p.Resident()
 		a := api.Process{
 			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, MissingBytes: p.Missing(), Allocations: n,
-			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Image(),
+			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Restorable(),
 			Devices: make([]string, 0, len(id.Devices)),
 		}
 		for _, u := range id.Devices {
