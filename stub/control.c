@@ -113,14 +113,20 @@ static void host_read(int fd, uint64_t address, uint64_t n)
 	free(p);
 }
 
-/* Opens a connection and gives the server the process back. The connection, or -1. */
+/*
+ * Opens a connection and gives the server the process back. The connection, or -1. The server waits for a minute and cannot know that we
+ * have given up, so what only lacks for a while, a descriptor, is waited for nearly as long.
+ */
 static int reopen(void)
 {
+	enum { TRIES = 3, TRIES_LACKING = 500 };
 	int fd = -1;
-	for (int try = 0; fd < 0 && try < 3; try++) {
+	bool lacking = false;
+	for (int try = 0; fd < 0 && try < (lacking ? TRIES_LACKING : TRIES); try++) {
 		if (try > 0)
 			nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 		fd = connect_server();
+		lacking = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS);
 	}
 	if (fd < 0)
 		return -1;
@@ -158,14 +164,16 @@ static int reopen(void)
 /* Parks until the process is restored; the new control connection. */
 static int park(int fd)
 {
+	sigset_t wake;
+	sigemptyset(&wake);
+	sigaddset(&wake, WAKE);
+	while (sigtimedwait(&wake, NULL, &(struct timespec){0, 0}) > 0)
+		; /* a second one of the last restore */
 	drop_connections();
 	prctl(PR_SET_NAME, "cuda-softgpu-p");
 	reply(fd, CUDA_SUCCESS, NULL, 0);
 	close(fd);
 	process.control = -1;
-	sigset_t wake;
-	sigemptyset(&wake);
-	sigaddset(&wake, WAKE);
 	do {
 		siginfo_t info;
 		while (sigwaitinfo(&wake, &info) != WAKE)

@@ -182,6 +182,17 @@ void pinned_forget(void)
 	pinned.n = 0;
 }
 
+/* Gives back what the server has allocated and cannot be mapped here. It frees by address, so there has to be one. */
+static void host_discard(struct pinned range)
+{
+	void *p = mmap(NULL, range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return;
+	if (SIMPLE(OP_HOST_PLACED, range.id, PTR(p)) == CUDA_SUCCESS)
+		SIMPLE(OP_HOST_FREE, PTR(p));
+	munmap(p, range.bytes);
+}
+
 static CUresult host_alloc_inside(void **pp, size_t bytes, unsigned flags, int kind)
 {
 	struct call c;
@@ -196,6 +207,7 @@ static CUresult host_alloc_inside(void **pp, size_t bytes, unsigned flags, int k
 	void *p = NULL;
 	if (c.nfds != 1 || !map_pinned(NULL, range.bytes, c.fds[0], &p)) {
 		call_end(&c);
+		host_discard(range);
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 	call_end(&c);
@@ -683,7 +695,7 @@ static CUresult export_fd(uint32_t op, void *shareable, uint64_t handle, CUmemAl
 	arg(&c, flags);
 	CUresult r = call_send(&c);
 	if (r == CUDA_SUCCESS && c.nfds != 1)
-		r = CUDA_ERROR_NOT_SUPPORTED;
+		r = CUDA_ERROR_OPERATING_SYSTEM;
 	if (r == CUDA_SUCCESS) {
 		*(int *)shareable = c.fds[0];
 		c.fds[0] = -1;

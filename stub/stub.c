@@ -213,6 +213,14 @@ int receive_first(int fd, void *p, size_t n, int *fds, uint32_t *nfds)
 	return receive_all(fd, (uint8_t *)p + k, n - (size_t)k);
 }
 
+static void close_received(struct call *c)
+{
+	for (uint32_t i = 0; i < c->nfds; i++)
+		if (c->fds[i] >= 0)
+			close(c->fds[i]);
+	c->nfds = 0;
+}
+
 int exchange(int fd, struct call *c)
 {
 	struct {
@@ -231,10 +239,12 @@ int exchange(int fd, struct call *c)
 	} reply;
 	if (receive_first(fd, &reply, sizeof reply, c->fds, &c->nfds) < 0)
 		return -1;
-	if (reply.nouts > MAX_ARGS || reply.payload > MAX_PAYLOAD || reply.nfds != c->nfds) {
+	if (reply.nouts > MAX_ARGS || reply.payload > MAX_PAYLOAD || reply.nfds < c->nfds) {
 		errno = EPROTO;
 		return -1;
 	}
+	if (reply.nfds > c->nfds)
+		close_received(c); /* this process has no room for them: that is an error of this call, and the connection is whole */
 	c->status = (CUresult)reply.status;
 	c->nouts = reply.nouts;
 	if (receive_all(fd, c->outs, reply.nouts * sizeof c->outs[0]) < 0)
@@ -648,10 +658,7 @@ void call_end(struct call *c)
 	if (c->reply && c->reply != c->inline_reply && c->reply != c->into)
 		free(c->reply);
 	c->reply = NULL;
-	for (uint32_t i = 0; i < c->nfds; i++)
-		if (c->fds[i] >= 0)
-			close(c->fds[i]);
-	c->nfds = 0;
+	close_received(c);
 }
 
 CUresult simple_call(uint32_t op, const uint64_t *args, uint32_t nargs)

@@ -97,15 +97,28 @@ func (a *app) daemon(ctx context.Context, cfg daemon.Config) error {
 	if err != nil {
 		return err
 	}
-	stub, err := embedded.StubMemory()
-	if err != nil {
-		return err
-	}
-	defer stub.Close()
 	cfg.Dir = dir
 	cfg.Version = version
 	cfg.Libraries = []string{libs.Shim, libs.Stub()}
-	cfg.SoftDriver = func() (string, error) { return embedded.Path(stub), nil }
+	// Each copy stays open: the loader knows a library by its path, and must not take the next one for it.
+	var stubs []*os.File
+	defer func() {
+		for _, f := range stubs {
+			f.Close()
+		}
+	}()
+	cfg.SoftDriver = func() (string, error) {
+		stub, err := embedded.StubMemory()
+		if err != nil {
+			return "", err
+		}
+		stubs = append(stubs, stub)
+		return embedded.Path(stub), nil
+	}
+	cfg.SoftGPU = func() error {
+		_, err := client.SoftGPU.Start(ctx, dir)
+		return err
+	}
 	return daemon.Run(ctx, cfg)
 }
 

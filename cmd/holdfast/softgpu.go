@@ -15,7 +15,6 @@ import (
 	"holdfast/internal/softgpu/device"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 const softGPULong = `Play the hardware for programs that run with --gpu=soft. Started on demand.
@@ -91,7 +90,7 @@ func (a *app) softGPU(ctx context.Context, cfg device.Config) error {
 		return fmt.Errorf("software GPU: %w", err)
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := client.SoftGPU.Own(ctx, lock, dir); err != nil {
 		return fmt.Errorf("another software GPU serves %s: %w", dir, err)
 	}
 	if err := lock.Truncate(0); err == nil {

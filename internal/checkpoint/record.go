@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"holdfast/internal/criu"
 	"holdfast/internal/daemon/api"
 	"holdfast/internal/keeper"
@@ -33,13 +31,17 @@ type Record struct {
 	Identity process.Identity `json:"identity"`
 	Doing    string           `json:"doing"`
 	Root     int              `json:"root"` // of its process tree
-	// RootStart is when the root started. 0: a restore that has not made it yet.
-	RootStart uint64        `json:"root_start,omitempty"`
-	Image     string        `json:"image,omitempty"`
-	Trust     bool          `json:"trust,omitempty"`     // a rollback: the image may belong to another user
-	Boot      string        `json:"boot,omitempty"`      // of the kernel; in files
-	ImageSum  string        `json:"image_sum,omitempty"` // of a suspend or a rollback: Image.Sum of what has to be there
-	Allocs    []AllocRecord `json:"allocs"`
+	// RootStart is when the root started. 0: a restore that has not made it yet, or died before it could say so.
+	RootStart uint64 `json:"root_start,omitempty"`
+	// A restore: its mark in the arguments of its CRIU, and when it began, in clock ticks since boot.
+	Mark       string        `json:"mark,omitempty"`
+	Begun      uint64        `json:"begun,omitempty"`
+	Image      string        `json:"image,omitempty"`
+	Trust      bool          `json:"trust,omitempty"`      // a rollback: the image may belong to another user
+	Boot       string        `json:"boot,omitempty"`       // of the kernel; in files
+	ImageSum   string        `json:"image_sum,omitempty"`  // of a suspend or a rollback: Image.Sum of what has to be there
+	Restorable string        `json:"restorable,omitempty"` // Program.Restorable
+	Allocs     []AllocRecord `json:"allocs"`
 }
 
 // AllocRecord is a process.Alloc without its descriptor.
@@ -84,7 +86,7 @@ func (e *Env) keep(p *process.Program, r Record) error {
 }
 
 func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
-	r.Identity, r.ImageSum = p.Identity(), p.ImageSum()
+	r.Identity, r.ImageSum, r.Restorable = p.Identity(), p.ImageSum(), p.Restorable()
 	files := map[uint64]*os.File{}
 	for _, a := range p.Allocs() {
 		r.Allocs = append(r.Allocs, AllocRecord{a.ID, a.VA, a.Size, a.Device, a.Kind, a.Used})
@@ -172,6 +174,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	}
 	p := process.New(id, api.StateRestoring, e.Log)
 	p.SetImageSum(r.ImageSum)
+	p.SetRestorable(r.Restorable)
 	p.Adopt(r.allocs(entry.Files))
 	if r.Doing == DoingRollback {
 		return e.endRollback(&r, p, reg)
@@ -193,28 +196,6 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	p.TryLock() // it is new: nobody else has it
 	go e.bringBack(p, &r, reg, false)
 	return nil
-}
-
-// endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can
-// be restored again.
-func endRestore(r *Record, log *slog.Logger) error {
-	log = log.With("pid", r.Root, "image", r.Image)
-	if !process.Alive(r.Root, r.RootStart) {
-		log.Info("a restore was cut short; nothing is left of it")
-		return nil
-	}
-	if r.RootStart == 0 {
-		// The daemon died in the moment in which the process was made, or before, and somebody else got the number.
-		log.Error("a restore was cut short, and whether the process that has its number is of it is not known: " +
-			"end it if it is; restore the image again")
-		return nil
-	}
-	log.Warn("a restore was cut short: its process is ended; restore the image again")
-	err := criu.Kill(r.Root, r.RootStart, 10*time.Second)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
 }
 
 // bringBack brings a program of an earlier daemon back, however long that takes. One that is found without memory is

@@ -292,6 +292,7 @@ func (e *Env) RecoverRecords(reg Registry) {
 		p := process.New(r.Identity, api.StateSuspended, e.Log)
 		p.SetImage(r.Image)
 		p.SetImageSum(r.ImageSum)
+		p.SetRestorable(r.Restorable)
 		p.Adopt(r.allocs(nil))
 		if err := reg.Register(p); err != nil {
 			// The keeper has told of it, or it has come by itself, with all its memory.

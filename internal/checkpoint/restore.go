@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ type RestoreResult struct {
 // is left, and the image is as it was.
 func (e *Env) Restore(ctx context.Context, opt RestoreOptions) (res *RestoreResult, err error) {
 	begin := time.Now()
-	r := &restoration{env: e, opt: opt, res: &RestoreResult{}}
+	r := &restoration{env: e, opt: opt, res: &RestoreResult{}, mark: rand.Text(), begun: ticks()}
 	if err := r.t.do("check", func() error { return r.check(ctx) }); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,9 @@ type restoration struct {
 	started  bool          // CRIU has brought the tree back
 	known    bool          // the daemon has been told
 	start    atomic.Uint64 // when the root process started; 0: it is not there yet
-	waited   sync.Mutex    // res, after the restore
+	mark     string        // of CRIU's, and when it began: see endRestore
+	begun    uint64
+	waited   sync.Mutex // res, after the restore
 	t        timeline
 	res      *RestoreResult
 }
@@ -237,6 +240,7 @@ func (r *restoration) memory() error {
 		}
 		p := process.New(id, api.StateRestoring, r.env.Log)
 		p.SetImage(r.opt.Dir)
+		p.SetRestorable(r.opt.Dir)
 		r.programs = append(r.programs, p)
 		left[i] = map[uint64]*process.Alloc{}
 		old := r.opt.Warm(id.Token)
@@ -335,7 +339,8 @@ func (r *restoration) register() error {
 // keep tells the keeper what is being restored, so that the next daemon ends it if we do not get to the end.
 func (r *restoration) keep() error {
 	for _, p := range r.programs {
-		rec := Record{Doing: DoingRestore, Root: r.im.Manifest.Root, RootStart: r.start.Load(), Image: r.opt.Dir}
+		rec := Record{Doing: DoingRestore, Root: r.im.Manifest.Root, RootStart: r.start.Load(), Mark: r.mark,
+			Begun: r.begun, Image: r.opt.Dir}
 		if err := r.env.keep(p, rec); err != nil {
 			return err
 		}
@@ -358,7 +363,8 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 		return err
 	}
 	if err := r.t.do("criu restore", func() error {
-		pid, err := r.criu.Restore(ctx, criu.RestoreOptions{Dir: r.im.CRIUDir(), Stdio: r.opt.Stdio, Born: r.born})
+		pid, err := r.criu.Restore(ctx, criu.RestoreOptions{Dir: r.im.CRIUDir(), Stdio: r.opt.Stdio, Born: r.born,
+			Mark: r.mark})
 		if err != nil {
 			return err
 		}

@@ -117,6 +117,7 @@ func (e *Env) recoverLost(r *Record, reg Registry) error {
 	default:
 		p := process.New(id, api.StateRestoring, e.Log)
 		p.SetImage(r.Image)
+		p.SetRestorable(r.Restorable)
 		p.Adopt(r.allocs(nil))
 		if reg.Register(p) != nil {
 			// It has come by itself, with its memory; or it is suspended to an image, and its file stays.

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/internal/daemon/api"
 )
@@ -202,5 +205,47 @@ func TestServerEnv(t *testing.T) {
 	got := strings.Join(env, " ")
 	if want := "HOLDFAST_DIR=/new PATH=/bin HOLDFAST_SOFTGPU_MEM=5"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A server whose lock somebody has waits while that one cannot be called: it is dying. One that serves is not waited
+// for.
+func TestOwn(t *testing.T) {
+	dir, err := os.MkdirTemp("", "hf") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	open := func() *os.File {
+		f, err := os.OpenFile(filepath.Join(dir, "softgpu.pid"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	dying, next := open(), open()
+	if err := SoftGPU.Own(t.Context(), dying, dir); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, SoftSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SoftGPU.Own(t.Context(), next, dir); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("beside one that serves: %v", err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // as one that was killed leaves it
+	l.Close()
+	owned := make(chan error, 1)
+	go func() { owned <- SoftGPU.Own(t.Context(), next, dir) }()
+	select {
+	case err := <-owned:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	dying.Close()
+	if err := <-owned; err != nil {
+		t.Error(err)
 	}
 }

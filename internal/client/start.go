@@ -97,6 +97,31 @@ func (s Server) Start(ctx context.Context, dir string) (int, error) {
 	return pid, nil
 }
 
+// ownLimit is how long Own waits: less than whoever starts a server waits for that.
+const ownLimit = startLimit / 2
+
+// Own takes lock, the lock of the runtime directory dir that says who is s, for this process. Somebody who has it and
+// cannot be called is about to end, also one that was killed and has threads left: Own waits for that. While another
+// one serves, it returns an error.
+func (s Server) Own(ctx context.Context, lock *os.File, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if pid, err := s.PID(ctx, dir); err == nil {
+			return fmt.Errorf("process %d: %w", pid, unix.EWOULDBLOCK)
+		}
+		select {
+		case <-ctx.Done():
+			return unix.EWOULDBLOCK
+		case <-time.After(5 * time.Millisecond): // nothing tells when it is gone
+		}
+	}
+}
+
 func (s Server) spawn(ctx context.Context, d *owned.Dir, dir string) (int, error) {
 	log, err := d.OpenFile(s.Name+".log", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -28,6 +28,9 @@ type RestoreOptions struct {
 	// it started (clock ticks since boot), which tells it from others that get its number later.
 	Born func(start uint64)
 
+	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and digits.
+	Mark string
+
 	// Log gets CRIU's full log, whether or not the restore succeeds.
 	Log io.Writer
 }
@@ -87,13 +90,17 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	if err := checkWritable(rec.Writable); err != nil {
 		return 0, refuse(err)
 	}
-	work, err := os.MkdirTemp(t.work, workPrefix)
+	pattern := workPrefix
+	if opts.Mark != "" {
+		pattern += opts.Mark + "-"
+	}
+	work, err := os.MkdirTemp(t.work, pattern)
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(work)
 
-	args := t.args("restore", "--images-dir", opts.Dir, "--work-dir", work, "--log-file", "log", "-v4",
+	args := t.args("restore", "--images-dir", opts.Dir, workOption, work, "--log-file", "log", "-v4",
 		"--restore-detached", "--restore-sibling", "--manage-cgroups=ignore", "--file-locks", "--libdir", work)
 	if rec.ShellJob {
 		args = append(args, "--shell-job")

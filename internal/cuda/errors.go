@@ -11,6 +11,7 @@ const (
 	ErrInvalidValue   Result = 1   // CUDA_ERROR_INVALID_VALUE
 	ErrOutOfMemory    Result = 2   // CUDA_ERROR_OUT_OF_MEMORY
 	ErrNotInitialized Result = 3   // CUDA_ERROR_NOT_INITIALIZED
+	ErrUnavailable    Result = 46  // CUDA_ERROR_DEVICE_UNAVAILABLE
 	ErrNoDevice       Result = 100 // CUDA_ERROR_NO_DEVICE
 	ErrInvalidDevice  Result = 101 // CUDA_ERROR_INVALID_DEVICE
 	ErrInvalidContext Result = 201 // CUDA_ERROR_INVALID_CONTEXT

@@ -50,7 +50,8 @@ const LogName = "daemon.log"
 // Config says what a daemon serves and how.
 type Config struct {
 	Dir        string                 // runtime directory, 0700, exists
-	SoftDriver func() (string, error) // path of the stub libcuda.so.1
+	SoftDriver func() (string, error) // path of a copy of the stub libcuda.so.1 that was not loaded before
+	SoftGPU    func() error           // makes sure that there is a software GPU; nil: somebody else does
 	Libraries  []string               // files that restored programs have mapped: put into images
 	Version    string
 	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
@@ -453,7 +454,7 @@ func (d *Daemon) forget(p *process.Program) {
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
 	}
-	if p.Image() != "" && d.cfg.Keep > 0 && !p.SaidBye() && p.State() != api.StateSuspended {
+	if p.Restorable() != "" && d.cfg.Keep > 0 && !p.SaidBye() && p.State() != api.StateSuspended {
 		d.keepFor(p)
 	} else {
 		p.Drop()
@@ -614,7 +615,7 @@ func (d *Daemon) list() []api.Process {
 		bytes, n := p.Resident()
 		a := api.Process{
 			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, MissingBytes: p.Missing(), Allocations: n,
-			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Image(),
+			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Restorable(),
 			Devices: make([]string, 0, len(id.Devices)),
 		}
 		for _, u := range id.Devices {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -31,9 +32,38 @@ func newGPUs(cfg Config) *gpus {
 
 // Driver returns the driver of a kind of GPU, initialised.
 func (g *gpus) Driver(kind uint32) (cuda.Driver, error) {
+	g.forgetLost(kind)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.driver(kind)
+}
+
+// forgetLost drops the driver of a software GPU that has died: another one may serve by now. A driver that has lost its
+// device stays lost, in us as in any program, and handles of the old device mean nothing to the new one. So another
+// copy of the library is loaded, and what still uses the old one gets errors. Its engines are not closed: operations
+// that fail just now have them.
+func (g *gpus) forgetLost(kind uint32) {
+	g.mu.Lock()
+	drv := g.drivers[kind]
+	g.mu.Unlock()
+	if kind != wire.GPUSoft || drv == nil {
+		return
+	}
+	if _, err := drv.DeviceCount(); !errors.Is(err, cuda.ErrUnavailable) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.drivers[kind] != drv {
+		return // another has found it out too
+	}
+	g.cfg.Log.Warn("the software GPU was lost: the next one is looked for")
+	delete(g.drivers, kind)
+	for key := range g.engines {
+		if key.kind == kind {
+			delete(g.engines, key)
+		}
+	}
 }
 
 func (g *gpus) driver(kind uint32) (cuda.Driver, error) {
@@ -42,6 +72,11 @@ func (g *gpus) driver(kind uint32) (cuda.Driver, error) {
 	}
 	path := "libcuda.so.1"
 	if kind == wire.GPUSoft {
+		if g.cfg.SoftGPU != nil {
+			if err := g.cfg.SoftGPU(); err != nil {
+				return nil, fmt.Errorf("start the software GPU: %w", err)
+			}
+		}
 		p, err := g.cfg.SoftDriver()
 		if err != nil {
 			return nil, err
@@ -61,6 +96,7 @@ func (g *gpus) driver(kind uint32) (cuda.Driver, error) {
 
 // Engine returns the engine of a device, which it finds by its UUID.
 func (g *gpus) Engine(kind uint32, uuid [16]byte) (*snapshot.Engine, error) {
+	g.forgetLost(kind)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := engineKey{kind, uuid}

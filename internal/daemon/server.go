@@ -18,6 +18,7 @@ import (
 
 	"holdfast/internal/checkpoint"
 	"holdfast/internal/daemon/api"
+	"holdfast/internal/image"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 )
@@ -329,6 +330,9 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
 	}
 	for _, p := range group {
 		p.SetImage(req.Dir)
+		if res.Kind == image.KindFull {
+			p.SetRestorable(req.Dir)
+		}
 	}
 	out = &api.CheckpointResult{
 		PID: group[0].Identity().PID, Name: group[0].Identity().Name, Dir: req.Dir, Kind: res.Kind, Mode: res.Mode, ModeReason: res.ModeReason,

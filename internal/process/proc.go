@@ -73,21 +73,22 @@ func hasSignal(status, set string, sig unix.Signal) bool {
 }
 
 // AwaitEnd returns nil when the process that id names has ended, or an error when ctx ends before. Meanwhile it
-// occupies no thread.
+// occupies no thread. While descriptors are scarce it waits for one.
 func AwaitEnd(ctx context.Context, id Identity) error {
-	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		if errors.Is(err, unix.ESRCH) {
-			return nil
+	const again = 100 * time.Millisecond
+	f, err := openProcess(id)
+	for errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) {
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(again): // nothing tells when there is one
+			f, err = openProcess(id)
 		}
-		return fmt.Errorf("process %d: %w", id.PID, err)
 	}
-	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", id.PID))
+	if err != nil || f == nil {
+		return err
+	}
 	defer f.Close()
-	// Whoever has the number now and started then had it when the descriptor was made.
-	if start, err := StartTime(id.PID); err != nil || start != id.StartTime {
-		return nil
-	}
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -97,6 +98,28 @@ func AwaitEnd(ctx context.Context, id Identity) error {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 	})
+}
+
+// openProcess returns a pidfd of the process that id names; nil if that has ended.
+func openProcess(id Identity) (*os.File, error) {
+	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", id.PID, err)
+	}
+	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", id.PID))
+	// Whoever has the number now and started then had it when the descriptor was made.
+	start, err := StartTime(id.PID)
+	if err == nil && start == id.StartTime {
+		return f, nil
+	}
+	f.Close()
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("process %d: %w", id.PID, err)
 }
 
 // MayReturn reports whether the program still has the thread that would begin its next conversation: after an exec,

@@ -88,6 +88,7 @@ type Program struct {
 	base    wire.Counters // launches counted before the page now mapped
 	state   string
 	image   string // directory of the last image
+	whole   string // of the last image that has the process, too
 	sum     string // of the image that it is suspended to
 	missing func() uint64
 	bye     bool  // it ends by itself
@@ -194,6 +195,21 @@ func (p *Program) SetImage(dir string) {
 	p.mu.Lock()
 	p.image = dir
 	p.mu.Unlock()
+}
+
+// Restorable returns the directory of the last image that the program can be restored from, or "". One of its device
+// memory alone is of no use once it is gone.
+func (p *Program) Restorable() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.whole
+}
+
+// SetRestorable sets it.
+func (p *Program) SetRestorable(dir string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whole = dir
 }
 
 // ImageSum returns the sum of the image that the program is suspended to, or "".

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holdfast/internal/softgpu/device"
 )
 
@@ -222,4 +224,73 @@ func TestStartsServer(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A device without descriptors fails the call that sends one, and serves on.
+func TestServerStarves(t *testing.T) {
+	needBuild(t)
+	socket := filepath.Join(t.TempDir(), "gpu.sock")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command(self)
+	server.Env = append(os.Environ(), serveVariable+"="+socket)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { server.Process.Kill(); server.Wait() }()
+	waitFor(t, socket)
+	cmd := command(t.Context(), socket, "starved", "both")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var had unix.Rlimit
+	if err := unix.Prlimit(server.Process.Pid, unix.RLIMIT_NOFILE, nil, &had); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewScanner(stdout)
+	for _, step := range []struct {
+		want  string
+		limit unix.Rlimit
+	}{{"starve", unix.Rlimit{Cur: 3, Max: had.Max}}, {"feed", had}} {
+		if !r.Scan() || r.Text() != step.want {
+			t.Fatalf("printed %q, want %s\n%s", r.Text(), step.want, stderr.String())
+		}
+		if err := unix.Prlimit(server.Process.Pid, unix.RLIMIT_NOFILE, &step.limit, nil); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(stdin, "done\n")
+	}
+	if !r.Scan() || r.Text() != "ok starved" {
+		t.Errorf("printed %q\n%s", r.Text(), stderr.String())
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitFor returns when somebody listens on a socket.
+func waitFor(t *testing.T, socket string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // between two looks
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }

@@ -152,6 +152,33 @@ func TestCheckpointEnds(t *testing.T) {
 	r.mustEqualReference("--pad", "8")
 }
 
+// What holdfast says of how a killed program goes on works: only images that have the process are named.
+func TestKilledAfterCheckpoints(t *testing.T) {
+	s := newSite(t)
+	for _, c := range []struct {
+		name  string
+		kinds []string
+		want  string
+	}{
+		{"memory", []string{"--gpu-only"}, ""},
+		{"whole", []string{"--leave-running", "--gpu-only"}, "img0"},
+	} {
+		r := s.teller(c.name)
+		r.tell("alloc 2")
+		for i, kind := range c.kinds {
+			s.ok("checkpoint", c.name, "-o", s.path(c.name+"/img"+strconv.Itoa(i)), kind)
+		}
+		r.kill()
+		_, rest, named := strings.Cut(r.text(), "holdfast restore ")
+		if got := strings.TrimSpace(rest); named != (c.want != "") || named && got != s.path(c.name+"/"+c.want) {
+			t.Errorf("%v: it is to go on with %q", c.kinds, got)
+		}
+		if kept := len(s.ps()); (kept > 0) != named {
+			t.Errorf("%v: the memory of %d programs is kept", c.kinds, kept)
+		}
+	}
+}
+
 // After a reboot neither daemon nor software GPU know anything: the image is all there is.
 func TestColdRestore(t *testing.T) {
 	s := newSite(t)

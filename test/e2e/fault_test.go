@@ -72,7 +72,10 @@ func (s *site) criuProcesses() []int {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && strings.Contains(string(line), "criu") && strings.Contains(string(line), s.work) {
+		if err != nil || !strings.Contains(string(line), "--work-dir") {
+			continue
+		}
+		if strings.Contains(string(line), s.work) || strings.Contains(string(line), s.dir) {
 			list = append(list, pid)
 		}
 	}
@@ -332,5 +335,49 @@ func TestFaultProgram(t *testing.T) {
 		if got := o.tell("sum"); got != sum {
 			t.Fatalf("round %d: another program's sum is %s, want %s", i, got, sum)
 		}
+	}
+}
+
+// Whenever a daemon dies under CRIU, also in the moment in which that makes the process, the next daemon leaves nothing
+// of the restore.
+func TestRestoreCutShort(t *testing.T) {
+	s := newSite(t)
+	r := s.teller("teller")
+	r.tell("alloc 2")
+	r.tell("fill 6")
+	sum := r.tell("sum")
+	img := s.path("images/first")
+	pid := s.process("teller").PID
+	s.ok("checkpoint", "teller", "-o", img)
+	r.wait()
+	cut := 0
+	for i := range 10 {
+		s.endProgram(pid)
+		s.ok("run", "--gpu=soft", "--", "true") // brings a daemon up
+		cmd := s.command("restore", img, "--detach")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		s.until("CRIU works", func() bool { return len(s.criuProcesses()) > 0 || len(ended) > 0 })
+		time.Sleep(time.Duration(i) * 10 * time.Millisecond) // somewhere in its work
+		s.killDaemon()
+		if err := <-ended; err == nil {
+			t.Logf("round %d: it was restored", i)
+			continue
+		}
+		cut++
+		s.ok("run", "--gpu=soft", "--", "true")
+		s.until(fmt.Sprintf("nothing is left of the restore (round %d)", i), func() bool {
+			p := s.process("teller") // running: it was back already, and only the answer was lost
+			return (!alive(pid) || p != nil && p.State == api.StateRunning) && len(s.criuProcesses()) == 0
+		})
+	}
+	t.Logf("%d restores were cut short", cut)
+	s.endProgram(pid)
+	again := r.restored(img)
+	if got := again.tell("sum"); got != sum {
+		t.Fatalf("sum %s after all rounds, want %s", got, sum)
 	}
 }

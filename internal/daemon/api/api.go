@@ -57,7 +57,7 @@ type Process struct {
 	Exe            string    `json:"exe"`
 	Command        []string  `json:"command"`
 	Started        time.Time `json:"started"`
-	LastCheckpoint string    `json:"last_checkpoint,omitempty"` // image directory
+	LastCheckpoint string    `json:"last_checkpoint,omitempty"` // directory of the last image that it can be restored from
 	Caveats        []Caveat  `json:"caveats,omitempty"`
 }
 

@@ -120,6 +120,9 @@ func (s *server) serveConn(conn *gpuwire.Conn) {
 		if err != nil {
 			s.log.Warn("process refused", "pid", pid, "err", err)
 			refuse(OutOfMemory)
+			if flags&gpuwire.HelloResume != 0 {
+				s.resumed(pid, OutOfMemory) // it parks again
+			}
 			return
 		}
 		defer p.end()
@@ -162,7 +165,12 @@ func (s *server) serveThread(conn *gpuwire.Conn, p *process, th *thread) {
 			return
 		}
 		c := call{p: p, th: th, args: req.Args, in: req.Payload, fds: req.FDs, outs: rep.Outs[:0], out: rep.Payload[:0]}
-		status := s.dispatch(req.Op, &c)
+		status := OperatingSystem
+		if req.Lost {
+			s.log.Warn("no descriptors left for a call", "pid", p.key.pid, "op", req.Op)
+		} else {
+			status = s.dispatch(req.Op, &c)
+		}
 		closeFDs(c.fds)
 		rep = gpuwire.Reply{Status: int32(status), Outs: c.outs, Payload: c.out, FDs: c.outFDs}
 		err := conn.WriteReply(&rep)

@@ -36,6 +36,7 @@ type Request struct {
 	Args    []uint64
 	Payload []byte
 	FDs     []int
+	Lost    bool // descriptors were sent, and the receiver may have no more: there are none in FDs
 }
 
 // A Reply is one reply message. The receiver owns FDs.
@@ -55,7 +56,9 @@ type Conn struct {
 	r   int
 	w   int
 	fds []int // received and not yet claimed by a message
-	oob []byte
+	// The process had no room for all the descriptors that came. The bytes are whole, so what it costs is one message.
+	lost bool
+	oob  []byte
 
 	words   []uint64
 	payload []byte
@@ -100,7 +103,10 @@ func (c *Conn) fill() error {
 			return err
 		}
 	}
-	if flags&unix.MSG_CTRUNC != 0 || len(c.fds) > 2*MaxFDs {
+	if flags&unix.MSG_CTRUNC != 0 {
+		c.lost = true
+	}
+	if len(c.fds) > 2*MaxFDs {
 		return fmt.Errorf("too many descriptors: %w", ErrProtocol)
 	}
 	if n == 0 {
@@ -192,6 +198,10 @@ func (c *Conn) body(nwords, nfds uint32, payload uint64) ([]uint64, []byte, []in
 		left -= uint64(step)
 	}
 	c.payload = buf
+	if c.lost {
+		c.drop()
+		return c.words, buf, nil, nil
+	}
 	if len(c.fds) < int(nfds) {
 		return nil, nil, nil, fmt.Errorf("%d of %d descriptors: %w", len(c.fds), nfds, ErrProtocol)
 	}
@@ -221,6 +231,7 @@ func (c *Conn) ReadRequest(req *Request) (err error) {
 	nargs, nfds, payload := binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint32(h[12:]), binary.LittleEndian.Uint64(h[16:])
 	c.r += headerSize
 	req.Args, req.Payload, req.FDs, err = c.body(nargs, nfds, payload)
+	req.Lost, c.lost = c.lost, false
 	if err != nil {
 		return fmt.Errorf("request %#x: %w", req.Op, err)
 	}
@@ -242,6 +253,7 @@ func (c *Conn) ReadReply(rep *Reply) (err error) {
 	nouts, nfds, payload := binary.LittleEndian.Uint32(h[4:]), binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint64(h[16:])
 	c.r += headerSize
 	rep.Outs, rep.Payload, rep.FDs, err = c.body(nouts, nfds, payload)
+	c.lost = false // clients send none
 	if err != nil {
 		return fmt.Errorf("reply: %w", err)
 	}

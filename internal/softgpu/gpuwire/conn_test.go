@@ -80,6 +80,41 @@ func TestMessagesArriveAsSent(t *testing.T) {
 	}
 }
 
+// A process that may have no more descriptors loses those of one message. The next message is whole.
+func TestLostDescriptors(t *testing.T) {
+	a, b := pair(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	whole := b.oob
+	for i, room := range [][]byte{nil, whole[:unix.CmsgSpace(4)], whole} { // for none, for one (or two), for all
+		b.oob = room
+		if err := a.WriteRequest(&Request{Op: uint32(i), Payload: []byte("abc"), FDs: []int{fd, fd, fd}}); err != nil {
+			t.Fatal(err)
+		}
+		var got Request
+		if err := b.ReadRequest(&got); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		want := 3
+		if i < 2 {
+			want = 0
+		}
+		if got.Lost != (want == 0) || len(got.FDs) != want || got.Op != uint32(i) || string(got.Payload) != "abc" {
+			t.Errorf("message %d: lost %t, op %d, %d descriptors, %q", i, got.Lost, got.Op, len(got.FDs), got.Payload)
+		}
+		if len(b.fds) > 0 {
+			t.Errorf("message %d: %d descriptors left over", i, len(b.fds))
+		}
+		for _, f := range got.FDs {
+			unix.Close(f)
+		}
+	}
+}
+
 func TestViolationsAreRefused(t *testing.T) {
 	header := func(magic, op, nargs, nfds uint32, payload uint64) []byte {
 		var b []byte

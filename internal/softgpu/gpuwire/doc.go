@@ -18,7 +18,9 @@
 // nargs, nouts ≤ 64, nfds ≤ 8, payload ≤ 1 GiB; more closes the connection.
 // Descriptors travel by SCM_RIGHTS with the first byte of their message (the
 // sender writes them with the sendmsg that carries the header). The receiver
-// sets close-on-exec. Senders split big copies; 16 MiB a message is a good size.
+// sets close-on-exec. A receiver that may have no more descriptors gets none of those of a message: a request of
+// which that is so is answered 304 (CUDA_ERROR_OPERATING_SYSTEM), a reply is the end of that call. The connection
+// stays. Senders split big copies; 16 MiB a message is a good size.
 //
 // # Regular functions
 //
@@ -197,7 +199,7 @@
 // answers the caller.
 //
 // Restore: the server finds the thread named cuda-softgpu-p in /proc/PID/task and sends it
-// SIGRTMAX-2 (tgkill). The control thread connects (3 tries, 100 ms apart), renames itself to cuda-softgpu, and sends
+// SIGRTMAX-2 (tgkill). The control thread connects (3 tries, 100 ms apart; as long as it may have no descriptor, 500), renames itself to cuda-softgpu, and sends
 // HELLO (flags 3, same nonce), RESTORE_PART messages, RESTORE_COMMIT; then for each pinned range HOST_REFETCH(id): it writes
 // the range's bytes into the descriptor and maps it MAP_SHARED|MAP_FIXED over the range; then RESTORE_DONE. Now the roles
 // turn round; the call lock is still held until UNLOCK. If any step fails the stub closes the connection and parks

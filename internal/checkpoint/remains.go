@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/internal/criu"
+	"holdfast/internal/process"
+)
+
+// What a restore leaves whose daemon died. Its record says when the root process started, as soon as that is known. A
+// daemon that died before it was leaves a CRIU that works on, or what that has forked, both known by a mark of this very
+// restore ([criu.EndMarked]); or the program, which has its memory and its number back. But anybody may have the number:
+// it was free when the restore began, and nobody has looked since. So the program is known by its token, 16 random bytes
+// that its shim has in memory. A wrong kill is worse than a leftover.
+
+// endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can
+// be restored again.
+func endRestore(r *Record, log *slog.Logger) error {
+	const limit = 10 * time.Second
+	log = log.With("pid", r.Root, "image", r.Image)
+	if err := criu.EndMarked(r.Mark, limit); err != nil {
+		return err
+	}
+	if !process.Alive(r.Root, r.RootStart) {
+		log.Info("a restore was cut short; nothing is left of it")
+		return nil
+	}
+	start := r.RootStart
+	if start == 0 {
+		start = r.unnoticed()
+	}
+	if start == 0 {
+		log.Error("a restore was cut short, and the process that has its number does not seem to be of it: " +
+			"it is left alone; restore the image again once it has ended")
+		return nil
+	}
+	log.Warn("a restore was cut short: its process is ended; restore the image again")
+	err := criu.Kill(r.Root, start, limit)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// unnoticed returns when the root of a restore started of which the record does not say so; 0 if the process that has
+// its number is another, or that cannot be told.
+func (r *Record) unnoticed() (start uint64) {
+	start, err := process.StartTime(r.Root)
+	if err != nil || r.Begun == 0 || start < r.Begun || r.Identity.Token == [16]byte{} {
+		return 0
+	}
+	tree, err := criu.Tree(r.Root)
+	if err != nil {
+		return 0
+	}
+	for _, pid := range tree {
+		if pid == r.Identity.PID && hasToken(pid, r.Identity.Token) {
+			return start
+		}
+	}
+	return 0
+}
+
+// ticks is the time since boot as /proc/PID/stat says it.
+func ticks() uint64 {
+	const perSecond = 100 // USER_HZ of x86-64
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano()) / uint64(time.Second/perSecond)
+}
+
+// shimName is the file name of the shim, wherever it was unpacked.
+const shimName = "libholdfast.so"
+
+// hasToken reports whether the shim of a process has that token: whether it stands in writable memory of a process that
+// has the shim mapped. The shim's own variables are in a small mapping, and large ones are not looked at.
+func hasToken(pid int, token [16]byte) bool {
+	const largest = 1 << 20
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return false
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return false
+	}
+	defer mem.Close()
+	shim, found := false, false
+	buf := make([]byte, largest)
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		var access, offset, dev, inode, name string
+		fmt.Sscanf(line, "%x-%x %s %s %s %s %s", &from, &to, &access, &offset, &dev, &inode, &name)
+		shim = shim || path.Base(name) == shimName
+		if found || to <= from || to-from > largest || !strings.HasPrefix(access, "rw") {
+			continue
+		}
+		n, _ := mem.ReadAt(buf[:to-from], int64(from))
+		found = bytes.Contains(buf[:n], token[:])
+	}
+	return shim && found
+}

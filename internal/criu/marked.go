@@ -1,0 +1,85 @@
+package criu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// EndMarked ends the CRIU of a restore with that mark ([RestoreOptions]), and what it has forked, as long as that has
+// not become the program yet. It returns when there is none any more.
+func EndMarked(mark string, timeout time.Duration) error {
+	if mark == "" {
+		return nil
+	}
+	for deadline := time.Now().Add(timeout); ; time.Sleep(2 * time.Millisecond) { // between two looks
+		all, err := allProcesses()
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, s := range all {
+			// It is the one that was looked at only if it is still there then.
+			fd, err := hold(s.pid, s.start)
+			if errors.Is(err, unix.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if s.state != 'Z' && marked(s.pid, mark) {
+				left++
+				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			}
+			unix.Close(fd)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("kill process %d of a restore: %w", s.pid, err)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes of a restore do not end after SIGKILL within %v", left, timeout)
+		}
+	}
+}
+
+// marked reports whether a process is of the restore with that mark: it has the arguments of that CRIU, or, once it has
+// let go of CRIU's memory and while it fills its own, still CRIU's executable and its log.
+func marked(pid int, mark string) bool {
+	prefix := workPrefix + mark + "-"
+	b, err := os.ReadFile(procPath(pid, "cmdline"))
+	if err != nil {
+		return false
+	}
+	args := bytes.Split(b, []byte{0})
+	for i := 1; i+1 < len(args); i++ {
+		if string(args[i]) == workOption && strings.HasPrefix(filepath.Base(string(args[i+1])), prefix) {
+			return true
+		}
+	}
+	exe, err := os.Readlink(procPath(pid, "exe"))
+	if err != nil || strings.TrimSuffix(filepath.Base(exe), " (deleted)") != "criu" {
+		return false
+	}
+	open, err := filepath.Glob(procPath(pid, "fd/*"))
+	if err != nil {
+		return false
+	}
+	for _, fd := range open {
+		file, err := os.Readlink(fd)
+		if err == nil && strings.HasPrefix(filepath.Base(filepath.Dir(file)), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+const workOption = "--work-dir"
