@@ -115,7 +115,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer stop()
 	d := &Daemon{
 		cfg: cfg, dir: dir, log: cfg.Log, gpus: newGPUs(cfg), started: time.Now(),
-		criu:     sync.OnceValues(func() (*criu.Tool, error) { return findCRIU(cfg) }),
+		criu:     untilFound(func() (*criu.Tool, error) { return findCRIU(cfg) }),
 		programs: map[int]*process.Program{},
 		kept:     map[[16]byte]*keptMemory{}, exits: map[int]*exit{},
 		activity: make(chan struct{}, 1), stop: stop, recovered: make(chan struct{}),
@@ -298,6 +298,25 @@ func (d *Daemon) readopted(p *process.Program) {
 	if p.State() == api.StateSuspended {
 		d.env().CameBack(p)
 		p.SetState(api.StateRunning)
+	}
+}
+
+// untilFound remembers what find returns once it succeeds. A failure is asked about again: it may have been a lack of
+// descriptors or memory, or somebody installs CRIU.
+func untilFound(find func() (*criu.Tool, error)) func() (*criu.Tool, error) {
+	var mu sync.Mutex
+	var found *criu.Tool
+	return func() (*criu.Tool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if found != nil {
+			return found, nil
+		}
+		t, err := find()
+		if err == nil {
+			found = t
+		}
+		return t, err
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/internal/criu"
 	"holdfast/internal/process"
 )
 
@@ -178,4 +179,23 @@ func TestIdleWithRequest(t *testing.T) {
 			<-done
 		}
 	})
+}
+
+// CRIU that was not found once is looked for again; found, it is not.
+func TestUntilFound(t *testing.T) {
+	asked := 0
+	get := untilFound(func() (*criu.Tool, error) {
+		if asked++; asked == 1 {
+			return nil, unix.EMFILE
+		}
+		return new(criu.Tool), nil
+	})
+	if _, err := get(); err == nil {
+		t.Error("found at once")
+	}
+	a, err := get()
+	b, _ := get()
+	if err != nil || a == nil || a != b || asked != 2 {
+		t.Errorf("%v %v %v, asked %d times", a, b, err, asked)
+	}
 }

@@ -219,7 +219,8 @@ func TestEveryDriverFailure(t *testing.T) {
 			if err != nil && !errors.Is(err, injected) {
 				t.Errorf("%s failing at use %d became: %v", call, n, err)
 			}
-			if err == nil && !releases[call] {
+			again := call == "cuStreamCreate" || call == "cuMemHostAlloc" // lanes try again
+			if err == nil && !releases[call] && !again {
 				// Which thread comes to which use varies, but a failure that was delivered must be told.
 				mu.Lock()
 				if count >= n {

@@ -43,27 +43,41 @@ type lane struct {
 	streams [2]cuda.Stream
 }
 
-// runLane serves batches until the channel is closed. When the lane cannot be set up it fails all it takes with that
-// error, so that nobody waits for it.
+// runLane serves batches until the channel is closed. While the lane cannot be set up it fails what it takes, so that
+// nobody waits for it; but it tries again for each group: memory or descriptors that were missing may be there by then.
 func runLane(drv cuda.Driver, ctx cuda.Context, bufferSize int, batches <-chan *batch) {
 	giveWay()
 	l := &lane{drv: drv}
-	err := drv.SetContext(ctx)
-	if err == nil {
-		defer drv.SetContext(0)
-		defer l.close()
-		err = l.open(bufferSize)
-	}
-	if err != nil {
-		for b := range batches {
-			b.group.cancel(err)
-			b.group.wg.Done()
+	defer func() {
+		l.close()
+		drv.SetContext(0)
+	}()
+	var first *batch
+	for err := l.open(ctx, bufferSize); err != nil; {
+		b, ok := <-batches
+		if !ok {
+			return
 		}
-		return
+		if b.group.err() == nil {
+			if err = l.open(ctx, bufferSize); err == nil {
+				first = b
+				break
+			}
+			b.group.cancel(err)
+		}
+		b.group.wg.Done()
 	}
+	l.serve(first, batches)
+}
+
+// serve does the first batch, if there is one, and all that come.
+func (l *lane) serve(first *batch, batches <-chan *batch) {
 	var current *batch
 	for side := 0; ; side = 1 - side {
-		next, ok := take(batches, current == nil)
+		next, ok := first, true
+		if first = nil; next == nil {
+			next, ok = take(batches, current == nil)
+		}
 		if !ok {
 			return
 		}
@@ -102,14 +116,21 @@ func take(batches <-chan *batch, wait bool) (b *batch, ok bool) {
 	return b, true
 }
 
-func (l *lane) open(bufferSize int) error {
+// open sets the lane up for a context. If it fails the lane has nothing.
+func (l *lane) open(ctx cuda.Context, bufferSize int) error {
+	if err := l.drv.SetContext(ctx); err != nil {
+		return err
+	}
 	for i := range l.buffers {
 		var err error
-		if l.streams[i], err = l.drv.StreamCreate(); err != nil {
-			return err
+		if l.streams[i], err = l.drv.StreamCreate(); err == nil {
+			if l.buffers[i], err = l.drv.HostAlloc(bufferSize); err != nil {
+				err = fmt.Errorf("pin host memory: %w", err)
+			}
 		}
-		if l.buffers[i], err = l.drv.HostAlloc(bufferSize); err != nil {
-			return fmt.Errorf("pin host memory: %w", err)
+		if err != nil {
+			l.close()
+			return err
 		}
 	}
 	return nil
@@ -124,6 +145,7 @@ func (l *lane) close() {
 			l.drv.HostFree(l.buffers[i])
 		}
 	}
+	l.buffers, l.streams = [2][]byte{}, [2]cuda.Stream{}
 }
 
 func (l *lane) begin(b *batch, side int) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"holdfast/internal/cuda"
@@ -427,4 +428,32 @@ func TestRegionRead(t *testing.T) {
 			t.Errorf("%d bytes at %#x: no error", x[1], x[0])
 		}
 	}
+}
+
+// A lane that finds no memory to pin fails what it is given, not what comes when there is memory again.
+func TestLanesRecover(t *testing.T) {
+	p := newProgram(t, 7, 40, 4, 4)
+	var scarce atomic.Bool
+	var pinned atomic.Int32
+	scarce.Store(true)
+	p.drv.Fault = func(call string) error {
+		if call == "cuMemHostAlloc" && pinned.Add(1) > 1 && scarce.Load() { // the first is the engine's own
+			return &cuda.Error{Call: call, Code: cuda.ErrOutOfMemory}
+		}
+		return nil
+	}
+	e, regions, done := p.engine(t)
+	sink := newStore()
+	if _, _, _, err := p.cycle(t.Context(), e, regions, sink, Options{}, false); !errors.Is(err, cuda.ErrOutOfMemory) {
+		t.Fatalf("without memory to pin: %v", err)
+	}
+	scarce.Store(false)
+	digests, frozen, _, err := p.cycle(t.Context(), e, regions, sink, Options{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.check(digests, frozen); err != nil {
+		t.Error(err)
+	}
+	done()
 }
