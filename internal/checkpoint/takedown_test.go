@@ -207,6 +207,52 @@ func TestTakeDownFails(t *testing.T) {
 	}
 }
 
+// A restored program that breaks off its first conversation, as one that had no descriptor for what it was sent, is
+// woken again.
+func TestRestoredBreaksOff(t *testing.T) {
+	p := newProgram(t, deaf(t, true))
+	t.Cleanup(p.Drop)
+	converse := func(answer func(c *wire.Conn, seq uint64)) (over chan struct{}) {
+		c, daemon, err := wiretest.Connect(filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		over = make(chan struct{})
+		if err := p.Attach(daemon, &wire.Hello{Flags: wire.HelloResume | wire.HelloPark}, wiretest.Page(t)); err != nil {
+			t.Error(err)
+			return nil
+		}
+		go func() {
+			defer close(over)
+			p.Serve(func(*process.Program, *wire.Room) uint64 { return 0 })
+		}()
+		go func() {
+			defer c.Close()
+			for {
+				seq, m, fds, err := c.Recv()
+				wire.CloseAll(fds)
+				if err != nil {
+					return
+				}
+				if _, ok := m.(*wire.MapEnd); ok {
+					answer(c, seq)
+				}
+			}
+		}()
+		return over
+	}
+	first := converse(func(c *wire.Conn, _ uint64) { c.Close() })
+	go func() {
+		<-first
+		converse(func(c *wire.Conn, seq uint64) { c.Send(seq, &wire.Mapped{}) })
+	}()
+	r := &restoration{env: &Env{Log: slog.New(slog.DiscardHandler), Patience: time.Minute}}
+	if err := r.giveMemory(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+}
+
 // A driver that does nothing at all in a program whose threads stand still makes them run, and what it was doing counts
 // as failed.
 func TestAttended(t *testing.T) {
