@@ -2,12 +2,15 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +29,7 @@ type checkpointer struct {
 	state cuda.ProcessState
 	lock  error
 	save  func() error
+	lost  error // of its state
 }
 
 func (d *checkpointer) step(to cuda.ProcessState, err error) error {
@@ -40,7 +44,7 @@ func (d *checkpointer) step(to cuda.ProcessState, err error) error {
 func (d *checkpointer) CheckpointState(int) (cuda.ProcessState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.state, nil
+	return d.state, d.lost
 }
 
 func (d *checkpointer) CheckpointRestoreThread(pid int) (int, error) { return pid, nil }
@@ -203,6 +207,46 @@ func TestTakeDownFails(t *testing.T) {
 			if keys, err := k.List(); err != nil || len(keys) != 0 {
 				t.Errorf("left with the keeper: %v, %v", keys, err)
 			}
+		})
+	}
+}
+
+// Of a program that cannot come back whoever asked is told why and what to do, and so is ps.
+func TestHopeless(t *testing.T) {
+	for name, c := range map[string]struct {
+		drv  *checkpointer
+		attr *syscall.SysProcAttr
+		want string
+	}{
+		"GPU":  {&checkpointer{lost: cuda.ErrInvalidValue}, nil, "the GPU that it had come back to is gone"},
+		"user": {&checkpointer{}, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534}}, "it has become user 65534"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.attr != nil && os.Getuid() != 0 {
+				t.Skip("only root can become another user")
+			}
+			pid := sleeper(t, c.attr) // the wake ends it, unless it has ended before
+			p := newProgram(t, pid)
+			t.Cleanup(p.Drop)
+			p.SetRestorable("/images/last")
+			e := keeping(t, 0)
+			e.GPUs, e.Patience = driverOnly{drv: c.drv}, time.Second
+			if name == "user" {
+				e.GPUs = driverOnly{drv: &checkpointer{lost: errors.New("no driver just now")}}
+			}
+			err := e.comeBack([]*process.Program{p}, &timeline{}, nil)
+			var late *NotBackError
+			if !errors.As(err, &late) {
+				t.Fatalf("%v", err)
+			}
+			for _, text := range []string{late.Error(), p.NotBack()} {
+				if !strings.Contains(text, c.want) || !strings.Contains(text, fmt.Sprintf("kill -9 %d", pid)) ||
+					!strings.Contains(text, "holdfast restore /images/last") {
+					t.Errorf("%q, want %q and what to do", text, c.want)
+				}
+			}
+			syscall.Kill(pid, syscall.SIGKILL)
+			<-late.Done
 		})
 	}
 }
