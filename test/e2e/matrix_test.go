@@ -526,7 +526,9 @@ func (c *combination) settled() (state string) {
 		hopeless := false
 		for _, p := range list {
 			if p.PID == c.pid {
-				hopeless = slices.ContainsFunc(p.Caveats, func(a api.Caveat) bool { return a.Code == "not-back" })
+				hopeless = slices.ContainsFunc(p.Caveats, func(a api.Caveat) bool { // it is said, with what to do
+					return a.Code == "not-back" || a.Code == "half-restored"
+				})
 				state = map[string]string{api.StateRunning: "runs", api.StateSuspended: "suspended",
 					api.StateRestoring: "restoring"}[p.State]
 			}
