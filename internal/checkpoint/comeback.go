@@ -121,6 +121,9 @@ func (b *comeback) one(p *process.Program) error {
 			b.say(p, now)
 		}
 		before = now
+		if errors.Is(err, process.ErrGone) {
+			wait = firstRetry // it has broken off its conversation, and waits to be woken again
+		}
 		select {
 		case <-p.Ended():
 		case <-time.After(wait):
