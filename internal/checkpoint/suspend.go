@@ -16,6 +16,7 @@ import (
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
 	"holdfast/internal/snapshot/digest"
+	"holdfast/internal/store"
 	"holdfast/internal/wire"
 )
 
@@ -41,8 +42,32 @@ const hostRoot = "/dev/shm"
 // in its place.
 func HostDir(p *process.Program) (string, error) { return hostDir(hostRoot, p) }
 
+func hostPlace(root string) string {
+	return filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid()))
+}
+
+// CleanHost frees the host memory that daemons took which died while they wrote or removed an image there.
+func (e *Env) CleanHost() {
+	if err := cleanHost(hostRoot); err != nil {
+		e.Log.Warn("what an earlier daemon left in host memory stays", "err", err)
+	}
+}
+
+func cleanHost(root string) error {
+	if _, err := os.Lstat(hostPlace(root)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	d, err := owned.Private(hostPlace(root))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_, err = store.GC(hostPlace(root))
+	return err
+}
+
 func hostDir(root string, p *process.Program) (string, error) {
-	d, err := owned.Private(filepath.Join(root, fmt.Sprintf("holdfast-%d", os.Getuid())))
+	d, err := owned.Private(hostPlace(root))
 	if err != nil {
 		return "", refusef("have that directory removed, or suspend --to disk", "the place for host memory: %v", err)
 	}
@@ -52,7 +77,7 @@ func hostDir(root string, p *process.Program) (string, error) {
 
 // onHost reports whether dir is an image that only exists for a program that is suspended to the host.
 func onHost(dir string) bool {
-	return filepath.Dir(dir) == filepath.Join(hostRoot, fmt.Sprintf("holdfast-%d", os.Getuid()))
+	return filepath.Dir(dir) == hostPlace(hostRoot)
 }
 
 // Suspend takes programs, the held ones of one process tree, off the GPU: when

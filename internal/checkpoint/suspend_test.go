@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"holdfast/internal/process"
+	"holdfast/internal/store"
 )
 
 // The place for host memory is not taken from another user, however it is offered.
@@ -59,4 +61,36 @@ func TestHostDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("belongs to user 54321")
+}
+
+// A daemon that died while it wrote to host memory left what nobody needs. What another one writes stays.
+func TestCleanHost(t *testing.T) {
+	root := t.TempDir()
+	if err := cleanHost(root); err != nil { // there is nothing
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(hostPlace(root), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := store.NewPartial(filepath.Join(hostPlace(root), "dead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.File.Close() // as the death of its writer does
+	alive, err := store.NewPartial(filepath.Join(hostPlace(root), "alive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cleanHost(root); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dead.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a writer that died there is still: %v", err)
+	}
+	if _, err := os.Stat(alive.Path); err != nil {
+		t.Error(err)
+	}
+	if err := alive.Discard(); err != nil {
+		t.Error(err)
+	}
 }

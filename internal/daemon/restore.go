@@ -293,6 +293,7 @@ func (d *Daemon) has(p *process.Program) bool {
 
 // recoverKept takes up what an earlier daemon left: with the keeper, and of suspended programs in files.
 func (d *Daemon) recoverKept() {
+	d.env().CleanHost()
 	reg := checkpoint.Registry{
 		Register: func(p *process.Program) error {
 			err := d.register(p)
