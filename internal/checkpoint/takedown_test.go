@@ -218,8 +218,9 @@ func TestHopeless(t *testing.T) {
 		attr *syscall.SysProcAttr
 		want string
 	}{
-		"GPU":  {&checkpointer{lost: cuda.ErrInvalidValue}, nil, "the GPU that it had come back to is gone"},
-		"user": {&checkpointer{}, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534}}, "it has become user 65534"},
+		"GPU": {&checkpointer{lost: cuda.ErrInvalidValue}, nil, "the GPU that it had come back to is gone"},
+		"user": {&checkpointer{lost: errors.New("no driver just now")},
+			&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534}}, "it has become user 65534"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.attr != nil && os.Getuid() != 0 {
@@ -231,9 +232,6 @@ func TestHopeless(t *testing.T) {
 			p.SetRestorable("/images/last")
 			e := keeping(t, 0)
 			e.GPUs, e.Patience = driverOnly{drv: c.drv}, time.Second
-			if name == "user" {
-				e.GPUs = driverOnly{drv: &checkpointer{lost: errors.New("no driver just now")}}
-			}
 			err := e.comeBack([]*process.Program{p}, &timeline{}, nil)
 			var late *NotBackError
 			if !errors.As(err, &late) {
