@@ -1381,7 +1381,8 @@ static bool wait_for_return(void)
 			hf_unpark(); /* the driver waits for a lock that one of them holds */
 	}
 	hf_unpark(); /* the driver is whole again */
-	for (int i = 0; i < 100; i++) {
+	/* For a minute: it may have no descriptors for a while, and who would wake it once more comes no sooner. */
+	for (int i = 0; i < 600; i++) {
 		if (provide() && !call_daemon(HF_HELLO_RESUME))
 			return true;
 		nap(100);

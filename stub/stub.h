@@ -144,8 +144,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /*
 void server_gone(const char *why);
 int connect_server(void);
 /*
- * The framing, over any connection. 0, or -1 with errno; exchange leaves the status in c->status. Of the descriptors of a reply it gives
- * all or, where this process may have no more, none.
+ * The framing, over any connection. 0, or -1 with errno; exchange leaves the status in c->status. Of the descriptors of
+ * a reply it gives all or, where this process may have no more, none.
  */
 int exchange(int fd, struct call *c);
 CUresult hello(int fd, uint64_t flags, struct call *c);

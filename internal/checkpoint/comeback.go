@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -13,10 +15,14 @@ import (
 // are being brought back; whoever asked need not wait for it.
 type NotBackError struct {
 	PID  int
+	Why  string          // it will not come back; "": it may
 	Done <-chan struct{} // closed when all of them have their memory or are gone
 }
 
 func (e *NotBackError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("process %d does not come back: %s", e.PID, e.Why)
+	}
 	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring meanwhile",
 		e.PID)
 }
@@ -63,7 +69,18 @@ func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(con
 	b.mu.Lock() // before is the caller's, who goes on now
 	b.before = nil
 	b.mu.Unlock()
-	return &NotBackError{programs[0].Identity().PID, done}
+	return notBack(programs, done)
+}
+
+// notBack is the error for programs that are waited for no longer. It is about one that will not come back, if any.
+func notBack(programs []*process.Program, done <-chan struct{}) error {
+	e := &NotBackError{PID: programs[0].Identity().PID, Done: done}
+	for _, p := range programs {
+		if why := p.NotBack(); why != "" {
+			e.PID, e.Why = p.Identity().PID, why
+		}
+	}
+	return e
 }
 
 // all returns when each program has come back or is gone; the error says of those that are.
@@ -79,10 +96,14 @@ const (
 
 func (b *comeback) one(p *process.Program) error {
 	p.Log().Debug("coming back")
-	said := ""
+	said, before := "", ""
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		if why := strangeUser(p); why != "" && !p.Conversing() {
+			b.say(p, why) // the attempt may take a minute
+		}
 		err := b.try(p)
 		if err == nil {
+			p.SetNotBack("")
 			b.env.resumed(p)
 			return nil
 		}
@@ -94,11 +115,57 @@ func (b *comeback) one(p *process.Program) error {
 			said = err.Error()
 			p.Log().Warn("a program does not come back yet", "err", err)
 		}
+		// Only what is so twice in a row: the driver knows nothing of a program that is about to come back just then, too.
+		now := hopeless(p, err)
+		if now == before {
+			b.say(p, now)
+		}
+		before = now
+		if errors.Is(err, process.ErrGone) {
+			wait = firstRetry // it has broken off its conversation, and waits to be woken again
+		}
 		select {
 		case <-p.Ended():
 		case <-time.After(wait):
 		}
 	}
+}
+
+// say makes ps, and whoever asked, say why a program does not come back; "": it may.
+func (b *comeback) say(p *process.Program, why string) {
+	if why == p.NotBack() {
+		return
+	}
+	p.SetNotBack(why)
+	if why != "" {
+		p.Log().Error("a program does not come back: " + why)
+	}
+}
+
+// hopeless returns why a program that could not be brought back cannot be at all, and what to do, or "". It is tried
+// on all the same: that costs little, and a wrong guess then costs nothing.
+func hopeless(p *process.Program, err error) string {
+	if errors.Is(err, errUnknownToDriver) {
+		return "the GPU that it had come back to is gone with all its contexts, as when the software GPU dies: " + endIt(p)
+	}
+	return strangeUser(p)
+}
+
+// strangeUser says so of a program that neither we nor the software GPU let in.
+func strangeUser(p *process.Program) string {
+	uid, _, err := usersOf(p.Identity())
+	if err != nil || uid == 0 || uid == os.Geteuid() {
+		return ""
+	}
+	return fmt.Sprintf("it has become user %d, whom neither this daemon nor the software GPU lets in: %s", uid, endIt(p))
+}
+
+func endIt(p *process.Program) string {
+	remedy := fmt.Sprintf("end it (kill -9 %d)", p.Identity().PID)
+	if dir := p.Restorable(); dir != "" {
+		remedy += ", and it goes on from its last image: holdfast restore " + dir
+	}
+	return remedy
 }
 
 // try does what is left to do for one program. Only the wake is bounded: what waits for an answer of the program ends

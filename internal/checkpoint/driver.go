@@ -48,10 +48,16 @@ func (c *capture) driverCheckpoint(ctx context.Context, p *process.Program) erro
 	return nil
 }
 
+// errUnknownToDriver is wrapped by the error for a process that has no contexts, and none taken down either.
+var errUnknownToDriver = errors.New("the driver knows nothing of it")
+
 // driverRestore brings the contexts of a program back from wherever they are in the driver's checkpoint cycle.
 func (e *Env) driverRestore(drv cuda.Driver, p *process.Program) error {
 	pid := p.Identity().PID
 	state, err := drv.CheckpointState(pid)
+	if errors.Is(err, cuda.ErrInvalidValue) {
+		err = fmt.Errorf("%w: %w", errUnknownToDriver, err)
+	}
 	if err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}

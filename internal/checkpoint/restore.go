@@ -385,14 +385,27 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 		if err := r.t.do("driver restore", func() error { return r.env.driverRestore(r.driver, p) }); err != nil {
 			return err
 		}
-		// It may be stopped, or be another user by now: whoever asked is not to wait for ever.
-		wake, cancel := context.WithTimeout(ctx, r.env.patience())
-		defer cancel()
+		return r.giveMemory(ctx, p)
+	})
+}
+
+// giveMemory wakes a program and gives it its memory. A program that was not welcomed within ten seconds, or had no
+// descriptor for a moment, breaks off the conversation and lives: it is woken again.
+func (r *restoration) giveMemory(ctx context.Context, p *process.Program) error {
+	// It may be stopped, or be another user by now: whoever asked is not to wait for ever.
+	wake, cancel := context.WithTimeout(ctx, r.env.patience())
+	defer cancel()
+	for {
 		if err := r.t.do("wake", func() error { return p.Wake(wake) }); err != nil {
 			return err
 		}
-		return r.t.do("map", func() error { _, err := p.Remap(ctx, true); return err })
-	})
+		err := r.t.do("map", func() error { _, err := p.Remap(ctx, true); return err })
+		id := p.Identity()
+		if !errors.Is(err, process.ErrGone) || !process.Alive(id.PID, id.StartTime) || wake.Err() != nil {
+			return err
+		}
+		p.Log().Warn("a program that is being restored has broken off its conversation: it is woken again", "err", err)
+	}
 }
 
 func (r *restoration) close() {

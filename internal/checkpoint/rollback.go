@@ -249,7 +249,7 @@ func (e *Env) goOn(programs []*process.Program, flags uint32) error {
 	case <-done:
 		return err
 	case <-limit.C:
-		return &NotBackError{programs[0].Identity().PID, done}
+		return notBack(programs, done)
 	}
 }
 

@@ -2,12 +2,15 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +29,7 @@ type checkpointer struct {
 	state cuda.ProcessState
 	lock  error
 	save  func() error
+	lost  error // of its state
 }
 
 func (d *checkpointer) step(to cuda.ProcessState, err error) error {
@@ -40,7 +44,7 @@ func (d *checkpointer) step(to cuda.ProcessState, err error) error {
 func (d *checkpointer) CheckpointState(int) (cuda.ProcessState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.state, nil
+	return d.state, d.lost
 }
 
 func (d *checkpointer) CheckpointRestoreThread(pid int) (int, error) { return pid, nil }
@@ -204,6 +208,90 @@ func TestTakeDownFails(t *testing.T) {
 				t.Errorf("left with the keeper: %v, %v", keys, err)
 			}
 		})
+	}
+}
+
+// Of a program that cannot come back whoever asked is told why and what to do, and so is ps.
+func TestHopeless(t *testing.T) {
+	for name, c := range map[string]struct {
+		drv  *checkpointer
+		attr *syscall.SysProcAttr
+		want string
+	}{
+		"GPU": {&checkpointer{lost: cuda.ErrInvalidValue}, nil, "the GPU that it had come back to is gone"},
+		"user": {&checkpointer{lost: errors.New("no driver just now")},
+			&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534}}, "it has become user 65534"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.attr != nil && os.Getuid() != 0 {
+				t.Skip("only root can become another user")
+			}
+			pid := sleeper(t, c.attr) // the wake ends it, unless it has ended before
+			p := newProgram(t, pid)
+			t.Cleanup(p.Drop)
+			p.SetRestorable("/images/last")
+			e := keeping(t, 0)
+			e.GPUs, e.Patience = driverOnly{drv: c.drv}, time.Second
+			err := e.comeBack([]*process.Program{p}, &timeline{}, nil)
+			var late *NotBackError
+			if !errors.As(err, &late) {
+				t.Fatalf("%v", err)
+			}
+			for _, text := range []string{late.Error(), p.NotBack()} {
+				if !strings.Contains(text, c.want) || !strings.Contains(text, fmt.Sprintf("kill -9 %d", pid)) ||
+					!strings.Contains(text, "holdfast restore /images/last") {
+					t.Errorf("%q, want %q and what to do", text, c.want)
+				}
+			}
+			syscall.Kill(pid, syscall.SIGKILL)
+			<-late.Done
+		})
+	}
+}
+
+// A restored program that breaks off its first conversation, as one that had no descriptor for what it was sent, is
+// woken again.
+func TestRestoredBreaksOff(t *testing.T) {
+	p := newProgram(t, deaf(t, true))
+	t.Cleanup(p.Drop)
+	converse := func(answer func(c *wire.Conn, seq uint64)) (over chan struct{}) {
+		c, daemon, err := wiretest.Connect(filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		over = make(chan struct{})
+		if err := p.Attach(daemon, &wire.Hello{Flags: wire.HelloResume | wire.HelloPark}, wiretest.Page(t)); err != nil {
+			t.Error(err)
+			return nil
+		}
+		go func() {
+			defer close(over)
+			p.Serve(func(*process.Program, *wire.Room) uint64 { return 0 })
+		}()
+		go func() {
+			defer c.Close()
+			for {
+				seq, m, fds, err := c.Recv()
+				wire.CloseAll(fds)
+				if err != nil {
+					return
+				}
+				if _, ok := m.(*wire.MapEnd); ok {
+					answer(c, seq)
+				}
+			}
+		}()
+		return over
+	}
+	first := converse(func(c *wire.Conn, _ uint64) { c.Close() })
+	go func() {
+		<-first
+		converse(func(c *wire.Conn, seq uint64) { c.Send(seq, &wire.Mapped{}) })
+	}()
+	r := &restoration{env: &Env{Log: slog.New(slog.DiscardHandler), Patience: time.Minute}}
+	if err := r.giveMemory(t.Context(), p); err != nil {
+		t.Error(err)
 	}
 }
 

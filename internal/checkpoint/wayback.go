@@ -66,17 +66,9 @@ func sameLink(pid int, name string) (bool, error) {
 // sameUser refuses a program whose control thread, which is the one that comes back, is not the user's any more that
 // it was when it said hello: neither socket nor daemon may let it in.
 func sameUser(id process.Identity, was int) error {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", id.PID, id.ControlTID))
+	effective, fs, err := usersOf(id)
 	if err != nil {
 		return refusef("", "process %d: the user of its thread %d cannot be seen: %v", id.PID, id.ControlTID, err)
-	}
-	var real, effective, saved, fs int
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "Uid:"); ok {
-			if _, err := fmt.Sscan(v, &real, &effective, &saved, &fs); err != nil {
-				return fmt.Errorf("process %d: its user: %w", id.PID, err)
-			}
-		}
 	}
 	for _, now := range []int{effective, fs} {
 		if now != was {
@@ -86,6 +78,22 @@ func sameUser(id process.Identity, was int) error {
 		}
 	}
 	return nil
+}
+
+// usersOf returns the effective user of a program's control thread, and that for the file system.
+func usersOf(id process.Identity) (effective, fs int, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", id.PID, id.ControlTID))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Uid:"); ok {
+			var real, saved int
+			_, err := fmt.Sscan(v, &real, &effective, &saved, &fs)
+			return effective, fs, err
+		}
+	}
+	return 0, 0, errors.New("no Uid in its status")
 }
 
 // findsSocket refuses a program with another view of the file system, unless our socket is where it is for us.

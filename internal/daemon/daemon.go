@@ -646,6 +646,9 @@ func (d *Daemon) list() []api.Process {
 		if why := p.Stuck(); why != "" {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: "half-restored", Text: why, Fatal: true})
 		}
+		if why := p.NotBack(); why != "" {
+			a.Caveats = append(a.Caveats, api.Caveat{Code: "not-back", Text: why, Fatal: true})
+		}
 		if why := p.Unfollowed(); why != "" {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: "not-followed", Text: why})
 		}

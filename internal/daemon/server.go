@@ -204,6 +204,9 @@ func asError(err error) *api.Error {
 }
 
 func busy(p *process.Program) error {
+	if why := p.NotBack(); why != "" {
+		return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d does not come back: %s", p.Identity().PID, why)}
+	}
 	return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d is %s", p.Identity().PID, p.State()), Remedy: "try again when that is done"}
 }
 

@@ -98,6 +98,7 @@ type Program struct {
 	leaseTime time.Duration
 	renewing  *renewal // of its lease, while it is frozen
 	stuck     string   // why it stays shut
+	notBack   string   // why it does not come back, and will not
 	forgotten bool     // the daemon has cleared up after it
 
 	unfollowed string // why it has no tap any more
@@ -210,6 +211,20 @@ func (p *Program) SetRestorable(dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whole = dir
+}
+
+// NotBack returns why a program that has let go of its memory will not come back, as far as that is known, or "".
+func (p *Program) NotBack() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.notBack
+}
+
+// SetNotBack sets it.
+func (p *Program) SetNotBack(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notBack = why
 }
 
 // ImageSum returns the sum of the image that the program is suspended to, or "".

@@ -523,8 +523,12 @@ func (c *combination) settled() (state string) {
 			return false
 		}
 		state = ""
+		hopeless := false
 		for _, p := range list {
 			if p.PID == c.pid {
+				hopeless = slices.ContainsFunc(p.Caveats, func(a api.Caveat) bool { // it is said, with what to do
+					return a.Code == "not-back" || a.Code == "half-restored"
+				})
 				state = map[string]string{api.StateRunning: "runs", api.StateSuspended: "suspended",
 					api.StateRestoring: "restoring"}[p.State]
 			}
@@ -532,7 +536,7 @@ func (c *combination) settled() (state string) {
 		switch {
 		case state == "" && c.fault.name == "program changes user":
 			state = "runs" // no daemon of ours lets it in any more: it runs unheld
-		case state == "restoring" && c.fault.lost && time.Since(begun) > patience:
+		case state == "restoring" && c.fault.lost && hopeless && time.Since(begun) > patience:
 			state = "lost"
 		case state == "restoring":
 			state = ""

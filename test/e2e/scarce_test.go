@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -131,4 +134,36 @@ func (s *site) killSoftwareGPU() {
 	pid := s.server("gpu.sock")
 	syscall.Kill(pid, syscall.SIGKILL)
 	s.until("the end of the software GPU", func() bool { return !alive(pid) })
+}
+
+// The software GPU dies when a program has its contexts there again and not yet its memory: that cannot come back. It is
+// said, and nothing is left when the program is ended.
+func TestSoftwareGPUDiesUnderComeback(t *testing.T) {
+	s := newSite(t)
+	s.daemon("--patience", "1s")
+	newFilled(s)
+	pid := s.process("teller").PID
+	s.ok("suspend", "teller")
+	feed := leave(t, pid, 1) // enough for its driver, too little for the daemon
+	if _, err := s.try("resume", "teller"); err == nil {
+		t.Fatal("it was resumed without descriptors")
+	}
+	s.until("its driver is restored", func() bool {
+		names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+		return slices.ContainsFunc(names, func(name string) bool {
+			comm, _ := os.ReadFile(name)
+			return string(comm) == "cuda-softgpu\n"
+		})
+	})
+	s.killSoftwareGPU()
+	feed()
+	s.until("ps says that it does not come back", func() bool {
+		p := s.process("teller")
+		return p != nil && slices.ContainsFunc(p.Caveats, func(c api.Caveat) bool { return c.Code == "not-back" })
+	})
+	if says := s.fails(1, "resume", "teller"); !strings.Contains(says, fmt.Sprintf("kill -9 %d", pid)) {
+		t.Errorf("resume says: %s", says)
+	}
+	s.endProgram(pid)
+	s.until("nothing is held any more", func() bool { return len(s.live()) == 0 && s.kept() == 0 && len(s.suspended()) == 0 })
 }

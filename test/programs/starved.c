@@ -1,6 +1,7 @@
 /*
- * Descriptors that the program, or the device, has no room for: the call that wanted one fails, and everything else goes on. The test
- * takes the device's when told "starve" and gives them back when told "feed"; each time it answers with a line.
+ * Descriptors that the program, or the device, has no room for: the call that wanted one fails, and everything else
+ * goes on. The test takes the device's when told "starve" and gives them back when told "feed"; each time it answers
+ * with a line.
  */
 #include "test.h"
 

@@ -199,7 +199,8 @@
 // answers the caller.
 //
 // Restore: the server finds the thread named cuda-softgpu-p in /proc/PID/task and sends it
-// SIGRTMAX-2 (tgkill). The control thread connects (3 tries, 100 ms apart; as long as it may have no descriptor, 500), renames itself to cuda-softgpu, and sends
+// SIGRTMAX-2 (tgkill). The control thread connects (3 tries, 100 ms apart; as long as it may have no descriptor, 500),
+// renames itself to cuda-softgpu, and sends
 // HELLO (flags 3, same nonce), RESTORE_PART messages, RESTORE_COMMIT; then for each pinned range HOST_REFETCH(id): it writes
 // the range's bytes into the descriptor and maps it MAP_SHARED|MAP_FIXED over the range; then RESTORE_DONE. Now the roles
 // turn round; the call lock is still held until UNLOCK. If any step fails the stub closes the connection and parks
