@@ -79,8 +79,8 @@ install: build
 # Unit tests first, then end to end: what fails cheaply fails early.
 test: setup lint build examples criu unit race fuzz-smoke e2e
 
-unit: build examples
-	$(GO) test $$($(GO) list ./... | grep -v '/test/e2e$$')
+unit: build examples criu
+	HOLDFAST_CRIU='$(CURDIR)/$(CRIU)' $(GO) test $$($(GO) list ./... | grep -v '/test/e2e$$')
 
 race: build
 	$(GO) test -race $(RACE)

@@ -726,7 +726,7 @@ func accept(l net.Listener) {
 // TestKillDump kills CRIU with SIGKILL at random points of a dump: the program has to run on.
 func TestKillDump(t *testing.T) {
 	c := tool(t)
-	rounds := 20
+	rounds := 500
 	if testing.Short() {
 		rounds = 5
 	}
@@ -791,6 +791,39 @@ func TestKillRestore(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d killed", killed, rounds)
+	restored(t, c, dir).tick()
+}
+
+// TestRestoredKilled kills the process that comes back at random points of a restore: CRIU, whose child it is not, may
+// wait for it for ever, but the restore ends and leaves nothing.
+func TestRestoredKilled(t *testing.T) {
+	c := tool(t)
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	p := start(t, [3]*os.File{}, "threads=4", "memory=16")
+	p.tick()
+	dir := filepath.Join(t.TempDir(), "criu")
+	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
+	p.kill()
+	for range rounds {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		pid, err := c.Restore(ctx, RestoreOptions{Dir: dir, Born: func(uint64) {
+			time.Sleep(time.Duration(rand.IntN(40000)) * time.Microsecond) // the random point
+			syscall.Kill(p.pid, syscall.SIGKILL)
+		}})
+		if ctx.Err() != nil {
+			t.Errorf("the restore stood still: %v", err)
+		}
+		cancel()
+		if err == nil {
+			(&target{t: t, pid: pid}).kill()
+		}
+		if s, err := readStat(procPath(p.pid, "stat")); err == nil && s.ppid == os.Getpid() {
+			t.Errorf("process %d is left, state %c", p.pid, s.state)
+		}
+	}
 	restored(t, c, dir).tick()
 }
 

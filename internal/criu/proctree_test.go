@@ -155,3 +155,39 @@ func TestBorn(t *testing.T) {
 		t.Errorf("born at %v, started at %d (%v)", born, s.start, err)
 	}
 }
+
+// Whoever restores a process learns that it has ended while CRIU, whose child it is not, still waits for it.
+func TestWatchRoot(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	born, died := make(chan uint64, 1), make(chan bool)
+	stop := watchRoot(cmd.Process.Pid, func(start uint64) { born <- start }, func() { close(died) })
+	if s, err := readStat(procPath(cmd.Process.Pid, "stat")); err != nil || <-born != s.start {
+		t.Error("born at another time", err)
+	}
+	cmd.Process.Kill() // it stays a zombie until Wait
+	<-died
+	stop(false)
+	cmd.Wait()
+}
+
+// A program that stood still under a job control signal when it was dumped runs when it is restored.
+func TestRestoreStopped(t *testing.T) {
+	c := tool(t)
+	p := start(t, [3]*os.File{}, "memory=8")
+	p.tick()
+	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for s, err := readStat(procPath(p.pid, "stat")); s.state != 'T'; s, err = readStat(procPath(p.pid, "stat")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "criu")
+	dump(t, c, DumpOptions{PID: p.pid, Dir: dir})
+	p.kill()
+	restored(t, c, dir).tick()
+}

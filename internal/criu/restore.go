@@ -63,7 +63,8 @@ func (e *RestoreError) Format(f fmt.State, verb rune) {
 func (e *RestoreError) Unwrap() error { return e.Err }
 
 // Restore starts the process tree of a dump again, with the process ids it had. The root is a child of the calling
-// process, which has to wait for it (os.FindProcess, Wait). When Restore fails nothing of the tree is left.
+// process, which has to wait for it (os.FindProcess, Wait). When Restore fails nothing of the tree is left. All of the
+// tree runs, also what was stopped (SIGSTOP) when it was dumped.
 func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -121,12 +122,26 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 		extra = append(extra, f)
 	}
 	t.log.Debug("criu restore", "pid", root, "processes", len(items), "dir", opts.Dir)
-	stop := watchBirth(root, opts.Born)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	stop := watchRoot(root, opts.Born, func() {
+		giveUp(errors.New("the process ended while it was restored"))
+	})
 	// Given up on, it is killed at once: what it has started so far goes too.
 	runErr := t.run(ctx, args, extra, nil, time.Nanosecond)
+	if cause := context.Cause(ctx); runErr != nil && cause != nil {
+		runErr = cause
+	}
 	stop(runErr == nil)
 	log := copyLog(filepath.Join(work, "log"), opts.Log)
 	if runErr == nil {
+		// Whoever stood still under a job control signal when it was dumped would stand still for ever: who stopped it
+		// knows another process.
+		for _, it := range items {
+			if s, err := readStat(procPath(it.pid, "stat")); err == nil && s.state == 'T' {
+				syscall.Kill(it.pid, syscall.SIGCONT)
+			}
+		}
 		return root, nil
 	}
 	remains := sweep(items)
@@ -138,25 +153,30 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	return 0, e
 }
 
-// watchBirth looks out for a child of ours with the number pid, which was free, and tells born of it. The function
-// that it returns ends that; there is says that the child must be there by now.
-func watchBirth(pid int, born func(start uint64)) (stop func(there bool)) {
-	if born == nil {
-		return func(bool) {}
-	}
-	look := func() bool {
+// endGrace is how long CRIU has, when the root process has ended, to notice or to be done.
+const endGrace = 2 * time.Second
+
+// watchRoot calls born as soon as the root process of a restore is there, and died when it has ended again and CRIU still
+// works endGrace later. CRIU itself may wait for ever then: the process is no child of CRIU but of the caller, so
+// nothing tells it. The function that watchRoot returns ends the watch; it is told whether the restore succeeded.
+func watchRoot(pid int, born func(start uint64), died func()) (stop func(there bool)) {
+	var start uint64
+	look := func() (there, ended bool) {
 		s, err := readStat(procPath(pid, "stat"))
-		if err != nil || s.ppid != os.Getpid() {
-			return false
+		ours := err == nil && s.ppid == os.Getpid() && (start == 0 || s.start == start)
+		if ours && start == 0 {
+			if start = s.start; born != nil {
+				born(start)
+			}
 		}
-		born(s.start)
-		return true
+		return ours, start != 0 && (!ours || s.state == 'Z')
 	}
 	end, ended := make(chan bool), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
+		var grace <-chan time.Time
 		for {
 			select {
 			case there := <-end:
@@ -164,11 +184,18 @@ func watchBirth(pid int, born func(start uint64)) (stop func(there bool)) {
 					look()
 				}
 				return
+			case <-grace:
+				died()
+				<-end
+				return
 			case <-tick.C:
-				if look() {
-					<-end
-					return
-				}
+			}
+			there, over := look()
+			if there {
+				tick.Reset(20 * time.Millisecond) // born: its end is not urgent
+			}
+			if over && grace == nil {
+				grace = time.After(endGrace)
 			}
 		}
 	}()
