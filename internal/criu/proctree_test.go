@@ -191,3 +191,17 @@ func TestRestoreStopped(t *testing.T) {
 	p.kill()
 	restored(t, c, dir).tick()
 }
+
+// What CRIU says of numbers that are taken.
+func TestNumberTaken(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Unable to create a thread: -17; Restorer fail 29725": true,
+		"Can't fork for 4711: File exists":                    true,
+		"Pid 12 do not match expected 13":                     true,
+		"Can't open file /x: No such file or directory":       false,
+	} {
+		if numberTaken.MatchString(text) != want {
+			t.Errorf("%s: %t", text, !want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,8 +25,9 @@ type RestoreOptions struct {
 	// child. Descriptors that were files are restored as files and need nothing here.
 	Stdio [3]*os.File
 
-	// Born, if not nil, is called once, while CRIU works, as soon as the root process exists: with the time at which
-	// it started (clock ticks since boot), which tells it from others that get its number later.
+	// Born, if not nil, is called while CRIU works, as soon as the root process exists: with the time at which it
+	// started (clock ticks since boot), which tells it from others that get its number later. When CRIU has to begin
+	// again it is called again, for another process.
 	Born func(start uint64)
 
 	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and digits.
@@ -66,6 +68,28 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 // process, which has to wait for it (os.FindProcess, Wait). When Restore fails nothing of the tree is left. All of the
 // tree runs, also what was stopped (SIGSTOP) when it was dumped.
 func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
+	for attempt := 1; ; attempt++ {
+		pid, err = t.restore(ctx, opts)
+		var e *RestoreError
+		if !errors.As(err, &e) || attempt == maxRestores || !numberTaken.MatchString(e.Reason) {
+			return pid, err
+		}
+		t.log.Warn("a number that the program needs was taken meanwhile; once more", "pid", e.PID, "reason", e.Reason)
+		select {
+		case <-ctx.Done():
+			return pid, err
+		case <-time.After(100 * time.Millisecond): // whoever took it may be short-lived
+		}
+	}
+}
+
+const maxRestores = 4
+
+// numberTaken is what CRIU says when somebody started a process or a thread with a number that it needs, between our
+// look and its own turn. -17 is EEXIST.
+var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|Can't fork for \d+: File exists|Pid \d+ do(es)? not match expected`)
+
+func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -135,12 +159,10 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	stop(runErr == nil)
 	log := copyLog(filepath.Join(work, "log"), opts.Log)
 	if runErr == nil {
-		// Whoever stood still under a job control signal when it was dumped would stand still for ever: who stopped it
-		// knows another process.
+		// Whoever was stopped when it was dumped would stand still for ever: who stopped it knows another process. CRIU
+		// has sent the SIGSTOP, but it need not have taken effect, so it cannot be seen; whoever runs does not notice.
 		for _, it := range items {
-			if s, err := readStat(procPath(it.pid, "stat")); err == nil && s.state == 'T' {
-				syscall.Kill(it.pid, syscall.SIGCONT)
-			}
+			syscall.Kill(it.pid, syscall.SIGCONT)
 		}
 		return root, nil
 	}
