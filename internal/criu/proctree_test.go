@@ -196,7 +196,7 @@ func TestRestoreStopped(t *testing.T) {
 func TestNumberTaken(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Unable to create a thread: -17; Restorer fail 29725": true,
-		"Can't fork for 4711: File exists":                    true,
+		"process id 4711 is in use":                           true,
 		"Pid 12 do not match expected 13":                     true,
 		"Can't open file /x: No such file or directory":       false,
 	} {

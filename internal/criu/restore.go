@@ -87,7 +87,7 @@ const maxRestores = 4
 
 // numberTaken is what CRIU says when somebody started a process or a thread with a number that it needs, between our
 // look and its own turn. -17 is EEXIST.
-var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|Can't fork for \d+: File exists|Pid \d+ do(es)? not match expected`)
+var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|process id \d+ is in use|Pid \d+ do(es)? not match expected`)
 
 func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
