@@ -184,6 +184,10 @@ func TestSuspendedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []int
+	half := filepath.Join(e.Dir, recordsDir, ".half.json") // of a daemon that died while it wrote
+	if err := os.WriteFile(half, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	e.RecoverRecords(Registry{
 		Register: func(p *process.Program) error {
 			if p.Identity().PID == runs.Identity().PID {
@@ -196,6 +200,9 @@ func TestSuspendedFiles(t *testing.T) {
 	})
 	if len(found) != 1 || found[0] != lives.Identity().PID {
 		t.Errorf("found %v, want %d", found, lives.Identity().PID)
+	}
+	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("half a record: %v", err)
 	}
 	for _, p := range []*process.Program{reused, runs} {
 		if _, err := os.Stat(name(p)); !errors.Is(err, os.ErrNotExist) {

@@ -271,8 +271,33 @@ func (e *Env) eachRecord(f func(*Record)) {
 	}
 }
 
+// removeHalfWritten removes the files that a daemon was writing when it died. There is no other daemon, and this one
+// writes none yet.
+func (e *Env) removeHalfWritten(dir string) error {
+	if e.Dir == "" {
+		return nil
+	}
+	root, err := e.openPrivate(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	list, err := fs.ReadDir(root.FS(), ".")
+	for _, entry := range list {
+		if strings.HasPrefix(entry.Name(), ".") {
+			err = errors.Join(err, root.Remove(entry.Name()))
+		}
+	}
+	return err
+}
+
 // RecoverRecords takes up programs of which no keeper knows any more. What is left of those that have ended is removed.
 func (e *Env) RecoverRecords(reg Registry) {
+	for _, dir := range []string{recordsDir, underwayDir} {
+		if err := e.removeHalfWritten(dir); err != nil {
+			e.Log.Error("what an earlier daemon was writing stays", "directory", dir, "err", err)
+		}
+	}
 	var dead, alive []*Record
 	e.eachRecord(func(r *Record) {
 		if r.lives() {

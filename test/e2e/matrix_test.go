@@ -664,9 +664,18 @@ func (c *combination) finish() {
 // nothingLeft checks that of all this nothing stays behind.
 func (c *combination) nothingLeft() {
 	s := c.s
+	var left string
+	defer func() {
+		if left != "" {
+			c.Log("left: " + left)
+		}
+	}()
 	s.until("nothing is held any more", func() bool {
-		return len(s.live()) == 0 && s.kept() == 0 && len(s.suspended()) == 0 && len(s.criuProcesses()) == 0
+		live, kept, suspended, criu := s.live(), s.kept(), s.suspended(), s.criuProcesses()
+		left = fmt.Sprintf("%d programs, %d descriptors with the keeper, records %v, CRIU %v", len(live), kept, suspended, criu)
+		return len(live)+kept+len(suspended)+len(criu) == 0
 	})
+	left = ""
 	if left, _ := filepath.Glob(filepath.Join(s.dir, "underway", "*")); len(left) > 0 {
 		c.Errorf("records of programs that stand still: %v", left)
 	}
