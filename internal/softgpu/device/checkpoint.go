@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -246,15 +247,34 @@ func checkpointRestore(c *call) Status {
 	}
 	timer := time.NewTimer(restoreTimeout)
 	defer timer.Stop()
-	select {
-	case st := <-done:
-		return st
-	case <-timer.C:
-		s.log.Error("a checkpointed process does not come back", "pid", pid, "tid", tid)
-		return NotReady
-	case <-c.p.dead:
-		return NotInitialized
+	look := time.NewTicker(100 * time.Millisecond) // nothing here tells of the end of a process without connections
+	defer look.Stop()
+	for {
+		select {
+		case st := <-done:
+			return st
+		case <-look.C:
+			if hasEnded(pid) {
+				return InvalidValue
+			}
+		case <-timer.C:
+			s.log.Error("a checkpointed process does not come back", "pid", pid, "tid", tid)
+			return NotReady
+		case <-c.p.dead:
+			return NotInitialized
+		}
 	}
+}
+
+// hasEnded reports whether a process is gone, or a zombie.
+func hasEnded(pid int32) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	text := string(b) // the name, in parentheses, may hold anything
+	state := text[strings.LastIndexByte(text, ')')+1:]
+	return strings.HasPrefix(state, " Z") || strings.HasPrefix(state, " X")
 }
 
 // resumed tells whoever asked for the restore of a process how it went.

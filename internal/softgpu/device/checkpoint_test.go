@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -462,6 +463,24 @@ func TestCorruptStateIsRefused(t *testing.T) {
 	restoreWhenParked(k, p)
 	k.must("cuCheckpointProcessUnlock", a(p.pid))
 	p.use()
+}
+
+// Nobody waits out the time that a process has to come back when it has ended.
+func TestRestoreOfAProcessThatEnds(t *testing.T) {
+	s := serve(t, Config{})
+	k := s.process().thread(1).start()
+	p := s.program(t, "")
+	k.must("cuCheckpointProcessLock", a(p.pid, 0))
+	k.must("cuCheckpointProcessCheckpoint", a(p.pid))
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil { // so that it does not come back
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	time.AfterFunc(50*time.Millisecond, func() { p.cmd.Process.Kill() })
+	k.want(InvalidValue, "cuCheckpointProcessRestore", a(p.pid))
+	if d := time.Since(begin); d > restoreTimeout/2 {
+		t.Errorf("it took %v", d)
+	}
 }
 
 func TestAKilledProcessIsForgotten(t *testing.T) {
