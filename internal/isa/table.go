@@ -8,8 +8,8 @@ package isa
 // "flag" for flags that exclude each other, "cache" for alternatives whose choice
 // changes nothing that a program can compute; "-" is none; "?" makes it optional, "$x" is a macro. An operand is d (written),
 // a (read), m (memory), L (label), T (target list); ":u" takes its type from the
-// second type of the instruction, ":b32" fixes it, otherwise it is the first. An x is a register
-// that is read and written.
+// second type of the instruction, ":b32" fixes it, ":wide" is the first, twice as wide; otherwise it is the first. An
+// x is a register that is read and written. What the instructions do is in meaning.go.
 const table = `
 abs | arith | t=s16|s32|s64 | d a
 abs | arith | ftz? t=f32|f16|f16x2|bf16|bf16x2 | d a
@@ -38,14 +38,14 @@ sub | arith | rnd=rn? ftz? sat? t=f16|f16x2 | d a a
 sub | arith | rnd=rn? t=bf16|bf16x2 | d a a
 subc | arith | cc? t=u32|s32|u64|s64 | d a a
 mul | arith | mode=lo|hi? t=$int | d a a
-mul | arith | mode=wide t=u16|s16|u32|s32 | d a a
+mul | arith | mode=wide t=u16|s16|u32|s32 | d:wide a a
 mul | arith | rnd=$round? ftz? sat? t=f32 | d a a
 mul | arith | rnd=$round? ftz? t=f32x2 | d a a
 mul | arith | rnd=$round? t=f64 | d a a
 mul | arith | rnd=rn? ftz? sat? t=f16|f16x2 | d a a
 mul | arith | rnd=rn? t=bf16|bf16x2 | d a a
 mad | arith | mode=lo|hi t=$int | d a a a
-mad | arith | mode=wide t=u16|s16|u32|s32 | d a a a
+mad | arith | mode=wide t=u16|s16|u32|s32 | d:wide a a a:wide
 mad | arith | mode=hi sat t=s32 | d a a a
 mad | arith | mode=lo|hi cc t=u32|s32|u64|s64 | d a a a
 mad | arith | rnd=$round? ftz? sat? t=f32 | d a a a

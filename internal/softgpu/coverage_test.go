@@ -17,7 +17,6 @@ import (
 // operands writes operands for a spelling of a form.
 func operands(f *isa.Form, spelling string) string {
 	types := f.TypesOf(spelling)
-	wide := strings.Contains(spelling, ".wide.")
 	vec := 1
 	for _, m := range strings.Split(spelling, ".") {
 		switch m {
@@ -67,9 +66,6 @@ func operands(f *isa.Form, spelling string) string {
 			name = "%rd"
 		case n <= 16:
 			name = "%h"
-		}
-		if wide && (i == 0 || i == 3) {
-			name = map[string]string{"%h": "%r", "%r": "%rd"}[name]
 		}
 		if strings.HasPrefix(spelling, "lop3") && i == 4 {
 			out = append(out, "0x96")
