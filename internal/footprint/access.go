@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 
 	"holdfast/internal/ir"
 )
@@ -22,7 +21,7 @@ const (
 // An access is a place in a kernel that touches global memory.
 type access struct {
 	kind   akind
-	atom   string // of isSettle: the operation and its type; only equal ones may meet
+	atom   atomicUpdate // of isSettle: only equal ones may meet
 	f      *linear
 	addr   exprID // the same address without off, as a value
 	guard  exprID // of the instruction; none: it has none
@@ -59,7 +58,7 @@ func (k *kernel) collect() []*access {
 		for i := range in.Mem {
 			if a := k.access(at.block, in, &in.Mem[i], k.facts[at.block.Index]); a != nil {
 				a.order = at.order
-				list = append(list, k.rows(a, in)...)
+				list = append(list, k.rows(a, in, in.Mem[i].Tile)...)
 			}
 		}
 	}
@@ -137,12 +136,6 @@ func (k *kernel) sequence() []*ir.Block {
 }
 
 func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *access {
-	bulk := false
-	if in.Op == ir.Other {
-		if m, bulk = bulkCopy(in, m); m == nil {
-			return nil
-		}
-	}
 	if m.Space == ir.Const {
 		return k.constantRead(b, in, m, facts)
 	}
@@ -166,14 +159,14 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 	} else if m.Space == ir.Generic && k.inWindow(m.Base) {
 		return nil
 	}
-	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: own, block: b, pos: in.Pos, async: bulk}
+	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: own, block: b, pos: in.Pos, async: m.Later}
 	switch {
 	case in.Op == ir.Store && len(in.Args) == 1 && in.Args[0].Kind == ir.Value && in.Args[0].Part == "":
 		a.value = k.vals[in.Args[0].Val]
 	case in.Op == ir.Load && len(in.Defs) == 1 && in.Defs[0] != ir.None:
 		a.value = k.vals[in.Defs[0]]
 	}
-	a.upTo = in.Op == ir.Copy && len(in.Args) > 1 // the rest is filled with zeros
+	a.upTo = m.Partly
 	if in.Guarded() {
 		a.guard = k.operand(in.Guard, 1)
 	}
@@ -212,80 +205,26 @@ func (g *graph) withoutSymbol(f *linear) *linear {
 	return g.form(n)
 }
 
-// bulkCopy is what an instruction that package ir does not look into does to global memory: one of a
-// bulk copy's ends, or the memory of wmma.load and wmma.store.
-func bulkCopy(in *ir.Inst, m *ir.Access) (*ir.Access, bool) {
-	c := *m
-	to, from := -1, -1
-	switch name := in.Name; {
-	case strings.HasPrefix(name, "cp.async.bulk.shared") && strings.Contains(name, ".global"):
-		from = 1
-	case strings.HasPrefix(name, "cp.async.bulk.global"), strings.HasPrefix(name, "cp.reduce.async.bulk.global"):
-		to = 0
-	case strings.HasPrefix(name, "cp."), strings.HasPrefix(name, "wgmma."), strings.HasPrefix(name, "mbarrier."):
-		return nil, false
-	default:
-		return m, false
-	}
-	switch {
-	case from >= 0 && m == &in.Mem[from]:
-		c.Read, c.Write = true, false
-	case to >= 0 && m == &in.Mem[to]:
-		c.Read, c.Write = strings.HasPrefix(in.Name, "cp.reduce"), true
-	default:
-		return nil, false
-	}
-	c.Space, c.Bytes = ir.Global, 0
-	if len(in.Args) > 0 && in.Args[0].Kind == ir.Constant && in.Args[0].Bits < 1<<30 {
-		c.Bytes = int(in.Args[0].Bits)
-	}
-	return &c, true
-}
-
 // rows are the accesses of a warp that loads or stores a matrix: one for each row, or column, that lies in one piece. The whole
 // warp makes them, so that no thread surely makes all.
-func (k *kernel) rows(a *access, in *ir.Inst) []*access {
-	part := strings.Split(in.Name, ".")
-	if in.Op != ir.Other || len(part) < 7 || part[0] != "wmma" || part[1] != "load" && part[1] != "store" {
+func (k *kernel) rows(a *access, in *ir.Inst, t *ir.Tile) []*access {
+	if t == nil {
 		return []*access{a}
 	}
-	size := map[string]int64{"f16": 2, "bf16": 2, "f32": 4, "s32": 4, "s8": 1, "u8": 1}[part[len(part)-1]]
-	shape, ok := map[string][3]int64{"m16n16k16": {16, 16, 16}, "m8n32k16": {8, 32, 16}, "m32n8k16": {32, 8, 16}}[part[6]]
-	values := 0
-	if part[1] == "store" {
-		if values = 8; size == 2 {
-			values = 4
-		}
-	}
-	if size == 0 || !ok || len(in.Args) != values+1 || part[5] != "row" && part[5] != "col" {
-		return []*access{a}
-	}
-	var rows, cols int64
-	switch part[2] {
-	case "a":
-		rows, cols = shape[0], shape[2]
-	case "b":
-		rows, cols = shape[2], shape[1]
-	default:
-		rows, cols = shape[0], shape[1]
-	}
-	if part[5] == "col" {
-		rows, cols = cols, rows
-	}
-	stride := k.operand(in.Args[values], 32)
+	stride := k.operand(in.Args[t.Stride], 32)
 	if !k.uniform[stride] {
 		return []*access{a}
 	}
-	step := k.binary(opMul, 64, k.unary(opZext, 64, stride), k.num(size))
+	step := k.binary(opMul, 64, k.unary(opZext, 64, stride), k.num(int64(t.Elem)))
 	var list []*access
-	for i := range rows {
+	for i := range t.Rows {
 		r := *a
-		off := k.binary(opMul, 64, step, k.num(i))
+		off := k.binary(opMul, 64, step, k.num(int64(i)))
 		f, ok := k.sum(a.f, k.uniformForm(off), k.num(1))
 		if !ok {
 			return []*access{a}
 		}
-		r.f, r.addr, r.bytes = f, k.binary(opAdd, 64, a.addr, off), cols*size
+		r.f, r.addr, r.bytes = f, k.binary(opAdd, 64, a.addr, off), int64(t.Bytes)
 		r.async, r.upTo = true, true
 		list = append(list, &r)
 	}
@@ -305,7 +244,7 @@ type bundle struct {
 func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 	type key struct {
 		kind   akind
-		atom   string
+		atom   atomicUpdate
 		hidden bool
 		bytes  int64
 		form   int32

@@ -2,7 +2,6 @@ package footprint
 
 import (
 	"slices"
-	"strings"
 
 	"holdfast/internal/ir"
 )
@@ -218,7 +217,7 @@ func (k *kernel) operand(x ir.Operand, w uint8) exprID {
 		}
 		e = k.number(w, bits)
 	case ir.Special:
-		e = k.special(x.Name)
+		e = k.special(x.Reg)
 	case ir.Symbol:
 		i, ok := k.symOf[x.Name]
 		if !ok {
@@ -247,26 +246,24 @@ func (k *kernel) operand(x ir.Operand, w uint8) exprID {
 	return e
 }
 
-var geometry = map[string]int64{"ntid.x": ntidX, "ntid.y": ntidY, "ntid.z": ntidZ, "nctaid.x": nctaidX, "nctaid.y": nctaidY, "nctaid.z": nctaidZ,
-	"cluster_nctaid.x": clusterX, "cluster_nctaid.y": clusterY, "cluster_nctaid.z": clusterZ, "nclusterid.x": nclusterX,
-	"nclusterid.y": nclusterY, "nclusterid.z": nclusterZ, "cluster_nctarank": clusterSize, "dynamic_smem_size": dynamicShared}
+// geometry and coordinates are what special registers hold: the first of their dimensions.
+var (
+	geometry = map[ir.Coordinate]int64{ir.BlockSize: ntidX, ir.GridSize: nctaidX, ir.ClusterSize: clusterX,
+		ir.GridClusters:  nclusterX,
+		ir.ClusterBlocks: clusterSize, ir.DynamicShared: dynamicShared}
+	coordinates = map[ir.Coordinate]int64{ir.ThreadIndex: tidX, ir.BlockIndex: ctaidX, ir.Lane: laneID,
+		ir.IndexInCluster: clusterCtaX,
+		ir.RankInCluster:  clusterRank, ir.ClusterIndex: clusterIDX}
+)
 
-var coordinates = map[string]int64{"tid.x": tidX, "tid.y": tidY, "tid.z": tidZ, "ctaid.x": ctaidX, "ctaid.y": ctaidY, "ctaid.z": ctaidZ, "laneid": laneID,
-	"cluster_ctaid.x": clusterCtaX, "cluster_ctaid.y": clusterCtaY, "cluster_ctaid.z": clusterCtaZ, "cluster_ctarank": clusterRank,
-	"clusterid.x": clusterIDX, "clusterid.y": clusterIDY, "clusterid.z": clusterIDZ}
-
-func (k *kernel) special(name string) exprID {
-	if i, ok := geometry[name]; ok {
-		return k.intern(expr{op: opGeometry, w: 32, imm: i})
+func (k *kernel) special(r *ir.Register) exprID {
+	if i, ok := geometry[r.Is]; ok {
+		return k.intern(expr{op: opGeometry, w: 32, imm: i + int64(r.Dim)})
 	}
-	if i, ok := coordinates[name]; ok {
-		return k.intern(expr{op: opThread, w: 32, imm: i})
+	if i, ok := coordinates[r.Is]; ok {
+		return k.intern(expr{op: opThread, w: 32, imm: i + int64(r.Dim)})
 	}
-	w := uint8(32)
-	if strings.HasSuffix(name, "64") || name == "globaltimer" || name == "gridid" {
-		w = 64
-	}
-	return k.unknown(w, nil)
+	return k.unknown(uint8(r.Type.Width), nil)
 }
 
 // results are the values that an instruction makes; none where nothing is known.
@@ -301,8 +298,8 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 		return k.compare(in)
 	case ir.Convert:
 		return k.convert(b, in)
-	case ir.Compute:
-		return k.compute(in)
+	case ir.CompareWith:
+		return k.compareWith(in)
 	}
 	if t.Width > 64 || !(t.Integer() || t.Kind == ir.Pred) || len(in.Args) == 0 {
 		return nil
@@ -370,6 +367,16 @@ func (k *kernel) results(b *ir.Block, in *ir.Inst) []exprID {
 		return one(opNot)
 	case ir.Shl:
 		return []exprID{k.binary(opShl, w, arg(0), k.operand(in.Args[1], 32))}
+	case ir.MulHigh:
+		return two(pick(opMulHiU, opMulHiS))
+	case ir.PopCount:
+		return []exprID{k.unary(opPopc, k.widthOf(in.Defs[0]), arg(0))}
+	case ir.LeadingZeros:
+		return []exprID{k.unary(opClz, k.widthOf(in.Defs[0]), arg(0))}
+	case ir.Insert:
+		return k.insert(w, arg(0), arg(1), k.operand(in.Args[2], 32), k.operand(in.Args[3], 32))
+	case ir.Extract:
+		return k.field(w, signed, arg(0), k.operand(in.Args[1], 32), k.operand(in.Args[2], 32))
 	case ir.Shr:
 		return []exprID{k.shift(pick(opShrU, opShrS), w, arg(0), k.operand(in.Args[1], 32))}
 	}

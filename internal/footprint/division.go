@@ -3,7 +3,6 @@ package footprint
 import (
 	"math/big"
 	"math/bits"
-	"strings"
 
 	"holdfast/internal/ir"
 )
@@ -171,52 +170,7 @@ func (k *kernel) signedDivision(w uint8, a, sign exprID) exprID {
 	return none
 }
 
-// compute looks into some of the instructions that package ir does not.
-func (k *kernel) compute(in *ir.Inst) []exprID {
-	part := strings.Split(in.Name, ".")
-	t := in.Type
-	for _, x := range in.Args {
-		if x.Part != "" {
-			return nil
-		}
-	}
-	if part[0] == "setp" && t.Kind == ir.Float {
-		return k.zeroTest(in)
-	}
-	if !t.Integer() || t.Width > 64 || len(in.Args) == 0 || len(part) < 2 {
-		return nil
-	}
-	w := uint8(t.Width)
-	signed := t.Kind == ir.Signed
-	arg := func(i int) exprID { return k.operand(in.Args[i], w) }
-	switch part[0] {
-	case "mul":
-		if part[1] == "hi" && len(in.Args) == 2 && len(part) == 3 {
-			op := opMulHiU
-			if signed {
-				op = opMulHiS
-			}
-			return []exprID{k.binary(op, w, arg(0), arg(1))}
-		}
-	case "setp":
-		return k.compareAnd(in, part)
-	case "popc":
-		return []exprID{k.unary(opPopc, k.widthOf(in.Defs[0]), arg(0))}
-	case "clz":
-		return []exprID{k.unary(opClz, k.widthOf(in.Defs[0]), arg(0))}
-	case "bfi":
-		if len(in.Args) == 4 {
-			return k.insert(w, arg(0), arg(1), k.operand(in.Args[2], 32), k.operand(in.Args[3], 32))
-		}
-	case "bfe":
-		if len(in.Args) == 3 {
-			return k.field(w, signed, arg(0), k.operand(in.Args[1], 32), k.operand(in.Args[2], 32))
-		}
-	}
-	return nil
-}
-
-// insert is bfi: b with the low n bits of a from pos on, both constants.
+// insert is b with the low n bits of a from pos on, both constants.
 func (k *kernel) insert(w uint8, a, b, pos, n exprID) []exprID {
 	p, okp := k.constant(pos)
 	l, okl := k.constant(n)
@@ -232,9 +186,8 @@ func (k *kernel) insert(w uint8, a, b, pos, n exprID) []exprID {
 // of them but the sign are, and with .ftz if the exponent's are. A comparison that fails for numbers that
 // are none (eq, ne) fails for bits above those of infinity.
 func (k *kernel) zeroTest(in *ir.Inst) []exprID {
-	part := strings.Split(in.Name, ".")
 	w := in.Type.Width
-	if in.Type.Kind != ir.Float || w != 32 && w != 64 || len(in.Args) != 2 || len(part) < 3 || part[0] != "setp" {
+	if in.Type.Kind != ir.Float || w != 32 && w != 64 {
 		return nil
 	}
 	x, zero := in.Args[0], in.Args[1]
@@ -248,32 +201,27 @@ func (k *kernel) zeroTest(in *ir.Inst) []exprID {
 	if x.Kind != ir.Value || x.Mod != 0 || zero.Kind != ir.Constant || zero.Mod != 0 || int64(zero.Bits)&abs != 0 {
 		return nil
 	}
-	for i, p := range part[2:] {
-		if i < len(part)-3 && p != "ftz" {
-			return nil
-		}
-	}
 	e := k.operand(x, uint8(w))
 	if !k.uniform[e] {
 		return nil
 	}
 	bits := k.binary(opAnd, uint8(w), e, k.number(uint8(w), abs))
 	is := bits
-	if part[2] == "ftz" && w == 32 {
+	if in.Variant&ir.Flushes != 0 && w == 32 {
 		is = k.binary(opAnd, uint8(w), e, k.number(uint8(w), infinity))
 	}
 	is = k.binary(opEQ, 1, is, k.number(uint8(w), 0))
 	not := k.unary(opNot, 1, is)
 	number := k.binary(opLEU, 1, bits, k.number(uint8(w), infinity))
 	var r exprID
-	switch part[1] {
-	case "eq":
+	switch unordered := in.Variant&ir.Unordered != 0; {
+	case in.Rel == ir.EQ && !unordered:
 		r = is
-	case "neu":
+	case in.Rel == ir.NE && unordered:
 		r = not
-	case "ne":
+	case in.Rel == ir.NE:
 		r = k.binary(opAnd, 1, not, number)
-	case "equ":
+	case in.Rel == ir.EQ:
 		r = k.binary(opOr, 1, is, k.unary(opNot, 1, number))
 	default:
 		return nil
@@ -288,7 +236,8 @@ func (k *kernel) notNegative(x ir.Operand) bool {
 		return false
 	}
 	in := k.f.Vals[x.Val].Def
-	if in == nil || in.Op != ir.Max || in.Guarded() || in.Type.Kind != ir.Float || in.Type.Width != 32 && in.Type.Width != 64 || strings.Contains(in.Name, "NaN") || strings.Contains(in.Name, "abs") {
+	if in == nil || in.Op != ir.Max || in.Guarded() || in.Type.Kind != ir.Float || in.Type.Width != 32 &&
+		in.Type.Width != 64 || in.Variant&(ir.KeepsNaN|ir.Magnitudes) != 0 {
 		return false
 	}
 	for _, a := range in.Args {
@@ -361,25 +310,18 @@ func (g *graph) dividerRemainder(id exprID, sub expr, f *linear) *linear {
 	return g.atom(variable{kind: vOne, w: 32, from: id, args: []argument{{f: r, conds: []fact{{is, false}}}, {f: f, conds: []fact{{is, true}}}}})
 }
 
-// compareAnd is setp with a second predicate: setp.lt.and.s32.
-func (k *kernel) compareAnd(in *ir.Inst, part []string) []exprID {
-	rels := map[string]ir.Rel{"eq": ir.EQ, "ne": ir.NE, "lt": ir.LT, "le": ir.LE, "gt": ir.GT, "ge": ir.GE, "lo": ir.LT, "ls": ir.LE, "hi": ir.GT, "hs": ir.GE}
-	if len(part) != 4 || len(in.Args) != 3 || !k.isPred(in.Args[2]) || rels[part[1]] == ir.NoRel {
+// compareWith is a comparison together with a second predicate.
+func (k *kernel) compareWith(in *ir.Inst) []exprID {
+	e := k.comparison(in.Rel, in.Type, in.Args[0], in.Args[1])
+	if e == none || !k.isPred(in.Args[2]) {
 		return nil
 	}
-	e := k.comparison(rels[part[1]], in.Type, in.Args[0], in.Args[1])
-	if e == none {
-		return nil
-	}
-	op := map[string]xop{"and": opAnd, "or": opOr, "xor": opXor}[part[2]]
-	if op == opNone {
-		return nil
-	}
+	op := map[ir.Logic]xop{ir.BothHold: opAnd, ir.OneHolds: opOr, ir.OnlyOneHolds: opXor}[in.Logic]
 	c := k.operand(in.Args[2], 1)
 	return []exprID{k.binary(op, 1, e, c), k.binary(op, 1, k.unary(opNot, 1, e), c)}
 }
 
-// field is bfe: n bits from pos on; the unsigned one, of constants.
+// field is n bits from pos on; the unsigned one, of constants.
 func (k *kernel) field(w uint8, signed bool, a, pos, n exprID) []exprID {
 	p, okp := k.constant(pos)
 	l, okl := k.constant(n)

@@ -12,7 +12,7 @@
 //	effect.go    what a kernel does that cannot be foreseen at all
 //	expr.go      symbolic values, hash-consed
 //	build.go     from SSA values to symbolic values
-//	division.go  divisions that a compiler has hidden; instructions that package ir leaves alone
+//	division.go  divisions that a compiler has hidden; parts of words; comparisons of floats with 0
 //	late.go      values that a loop computes one iteration early; choices that facts decide
 //	scale.go     indices that are scaled as floating-point numbers
 //	linear.go    symbolic values as sums of variables with coefficients

@@ -1,14 +1,15 @@
 package footprint
 
 import (
+	"slices"
 	"strings"
 
 	"holdfast/internal/ir"
-	"holdfast/ptx"
 )
 
 // callees are the functions of a module, and what calling them does.
 type callees struct {
+	module   *ir.Module
 	funcs    map[string]*ir.Func
 	noReturn map[string]bool
 	known    map[string]Cause
@@ -16,11 +17,16 @@ type callees struct {
 	inliner  *ir.Inliner
 }
 
-func newCallees(m *ptx.Module, funcs map[string]*ir.Func) *callees {
-	c := &callees{funcs: funcs, noReturn: map[string]bool{"__assertfail": true}, known: map[string]Cause{}, tables: map[string][]symbol{}}
-	for _, d := range m.Decls {
-		if fn, ok := d.(*ptx.Func); ok && fn.NoReturn {
-			c.noReturn[fn.Name] = true
+func newCallees(m *ir.Module) *callees {
+	c := &callees{module: m, funcs: map[string]*ir.Func{}, noReturn: map[string]bool{"__assertfail": true},
+		known:  map[string]Cause{},
+		tables: map[string][]symbol{}}
+	for name := range m.NoReturn {
+		c.noReturn[name] = true
+	}
+	for _, f := range m.Funcs {
+		if f.Err == nil {
+			c.funcs[f.Name] = f
 		}
 	}
 	return c
@@ -72,10 +78,6 @@ func (s *Summary) effects(f *ir.Func, calls *callees) {
 	}
 }
 
-// specials that are not the same if the launch is repeated.
-var unrepeatable = map[string]Cause{"clock": Clock, "clock_hi": Clock, "clock64": Clock, "globaltimer": Clock, "globaltimer_lo": Clock,
-	"globaltimer_hi": Clock, "smid": Clock, "nsmid": Clock, "warpid": Clock, "nwarpid": Clock, "gridid": Clock}
-
 // effect is why an instruction makes every instance unknown; NoCause if it does not.
 func (c *callees) effect(in *ir.Inst, depth int) Cause {
 	cause := NoCause
@@ -83,85 +85,43 @@ func (c *callees) effect(in *ir.Inst, depth int) Cause {
 		if x.Kind != ir.Special {
 			return
 		}
-		if why := unrepeatable[x.Name]; why != NoCause {
-			cause = why
-		}
-		if strings.HasPrefix(x.Name, "envreg") {
-			cause = GridSync
-		}
-		if strings.HasPrefix(x.Name, "pm") {
+		switch x.Reg.From {
+		case ir.FromMachine:
 			cause = Clock
+		case ir.FromDriver:
+			cause = GridSync
 		}
 	})
 	if cause != NoCause {
 		return cause
 	}
-	name := in.Name
-	system := strings.Contains(name, ".sys")
+	switch in.Reach {
+	case ir.Textures:
+		return Texture
+	case ir.TensorMaps:
+		return TensorCopy
+	case ir.Devices:
+		return SystemScope
+	case ir.Grids:
+		return DependentLaunch
+	}
 	switch in.Op {
 	case ir.Call:
 		return c.call(in, depth)
-	case ir.Prefetch:
-		if strings.HasPrefix(name, "discard") {
-			return UnknownInstruction // what is discarded is lost
-		}
 	case ir.Fence:
-		if system {
+		if in.Scope == ir.SystemScope {
 			return SystemScope
 		}
 	case ir.Load, ir.Store, ir.Atomic:
-		if strings.HasPrefix(name, "multimem") || system && in.Effect&ir.Orders != 0 && !strings.Contains(name, "volatile") {
+		if in.Scope == ir.SystemScope && in.Effect&ir.Orders != 0 && in.Order != ir.Volatile {
 			return SystemScope
 		}
 	case ir.Other:
-		return otherEffect(in)
-	}
-	return NoCause
-}
-
-// otherEffect judges instructions by their names: package ir knows only that they may touch
-// anything.
-func otherEffect(in *ir.Inst) Cause {
-	name := in.Name
-	has := func(p ...string) bool {
-		for _, p := range p {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case name == "arguments":
-		return NoCause
-	case has("griddepcontrol"):
-		return DependentLaunch
-	case has("tex.", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"):
-		return Texture
-	case has("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "tensormap."):
-		return TensorCopy
-	case has("multimem."):
-		return SystemScope
-	case has("wgmma.", "mbarrier.", "nanosleep", "setmaxnreg", "brkpt", "pmevent", "stacksave", "stackrestore", "alloca", "elect"):
-		return NoCause // nothing in global memory
-	case has("cp.async.mbarrier", "cp.async.bulk.commit", "cp.async.bulk.wait", "cp.async.bulk.prefetch"):
-		return NoCause
-	case has("wmma.load", "wmma.store"):
-		return NoCause // accesses
-	case has("cp.async.bulk.shared", "cp.async.bulk.global", "cp.reduce.async.bulk.global", "cp.reduce.async.bulk.shared"):
-		return NoCause // accesses, too
-	case in.Effect&(ir.AnyRead|ir.AnyWrite) == 0:
-		return NoCause
-	}
-	for i := range in.Mem {
-		if sp := in.Mem[i].Space; sp != ir.Shared && sp != ir.Cluster && sp != ir.Local {
+		if in.Effect&(ir.AnyRead|ir.AnyWrite) != 0 {
 			return UnknownInstruction
 		}
 	}
-	if len(in.Mem) > 0 {
-		return NoCause
-	}
-	return UnknownInstruction
+	return NoCause
 }
 
 // maxDepth bounds calls in calls.
@@ -264,25 +224,25 @@ func (k *kernel) tableReads(calls *callees) []*access {
 	return list
 }
 
+// An atomicUpdate is what atomic operations do: equal ones may come in any order.
+type atomicUpdate struct {
+	what ir.Update
+	of   ir.Type
+}
+
 // atomic says what an atomic operation does to memory.
-func (k *kernel) atomic(in *ir.Inst) (akind, string) {
-	part := strings.Split(in.Name, ".")
-	used := false
-	for _, d := range in.Defs {
-		used = used || d != ir.None && k.used[d]
-	}
+func (k *kernel) atomic(in *ir.Inst) (akind, atomicUpdate) {
+	used := slices.ContainsFunc(in.Defs, func(d ir.ValID) bool { return d != ir.None && k.used[d] })
 	if used {
-		return isUpdate, ""
+		return isUpdate, atomicUpdate{}
 	}
-	for _, p := range part[1:] {
-		switch p {
-		case "min", "max", "and", "or":
-			return isSettle, p + "." + part[len(part)-1]
-		case "exch":
-			return isWrite, "exch"
-		}
+	switch in.Update {
+	case ir.Least, ir.Greatest, ir.Conjunction, ir.Disjunction:
+		return isSettle, atomicUpdate{in.Update, in.Type}
+	case ir.Exchange:
+		return isWrite, atomicUpdate{what: ir.Exchange}
 	}
-	return isUpdate, ""
+	return isUpdate, atomicUpdate{}
 }
 
 // spins finds a loop that may wait for memory: whether it goes on depends on an ordered or atomic

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+
+	"holdfast/internal/isa"
 )
 
 // Explain writes how the range of every access of a launch was found: the line, the formula of its
@@ -200,11 +203,30 @@ func (e *explainer) form(f *pform) string {
 	return strings.Join(parts, " + ")
 }
 
-var coordinateNames = [numCoordinates]string{"tid.x", "tid.y", "tid.z", "ctaid.x", "ctaid.y", "ctaid.z", "laneid", "cluster_ctaid.x", "cluster_ctaid.y",
-	"cluster_ctaid.z", "cluster_ctarank", "clusterid.x", "clusterid.y", "clusterid.z"}
+// coordinateNames and geometryNames are the special registers that hold what opThread and opGeometry read.
+var (
+	coordinateNames = sync.OnceValue(func() []string {
+		return registerNames(isa.ThreadIndex, 3, isa.BlockIndex, 3, isa.Lane, 1, isa.IndexInCluster, 3,
+			isa.RankInCluster, 1,
+			isa.ClusterIndex, 3)
+	})
+	geometryNames = sync.OnceValue(func() []string {
+		return registerNames(isa.BlockSize, 3, isa.GridSize, 3, isa.ClusterSize, 3, isa.GridClusters, 3,
+			isa.ClusterBlocks, 1,
+			isa.DynamicShared, 1)
+	})
+)
 
-var geometryNames = [numGeometry]string{"ntid.x", "ntid.y", "ntid.z", "nctaid.x", "nctaid.y", "nctaid.z", "cluster_nctaid.x", "cluster_nctaid.y",
-	"cluster_nctaid.z", "nclusterid.x", "nclusterid.y", "nclusterid.z", "cluster_nctarank", "dynamic_smem_size"}
+// registerNames takes coordinates, each with its dimensions.
+func registerNames(list ...isa.Coordinate) []string {
+	var names []string
+	for i := 0; i < len(list); i += 2 {
+		for dim := range int(list[i+1]) {
+			names = append(names, isa.RegisterOf(list[i], dim).Name)
+		}
+	}
+	return names
+}
 
 var vkindNames = map[vkind]string{vDivU: "/", vDivS: "/", vRemU: "%", vRemS: "%", vMulHiU: "mulhi", vMulHiS: "mulhi", vMul: "*", vMinU: "min", vMinS: "min",
 	vMaxU: "max", vMaxS: "max", vAbs: "abs", vAnd: "&", vOr: "|", vXor: "^", vShl: "<<", vShrU: ">>", vShrS: ">>", vOne: "one of", vHalf: "halves of", vBetween: "between"}
@@ -213,7 +235,7 @@ func (e *explainer) variable(v int32) string {
 	x := &e.p.vars[v]
 	switch x.kind {
 	case vThread:
-		return coordinateNames[x.imm]
+		return coordinateNames()[x.imm]
 	case vCounter:
 		return fmt.Sprintf("rounds%d", x.imm)
 	case vAny:
@@ -265,7 +287,7 @@ func (e *explainer) value(r int32, depth int) string {
 	case opParam:
 		return e.param(in)
 	case opGeometry:
-		return geometryNames[in.imm]
+		return geometryNames()[in.imm]
 	case opSext, opZext, opTrunc:
 		return arg(in.a)
 	}

@@ -154,7 +154,7 @@ type compiler struct {
 	exitAt map[int64][]int32
 	exitOf []exit
 	loops  map[int64][]exit
-	atoms  map[string]int32
+	atoms  map[atomicUpdate]int32
 	names  []Global // the variables in global memory
 	circle bool     // a variable is evaluated from itself
 	tables bool     // what is loaded may be known (table.go)
@@ -175,7 +175,8 @@ type guardKey struct {
 
 func newCompiler(k *kernel, tables bool) *compiler {
 	c := &compiler{kernel: k, tables: tables, p: &program{}, reg: map[exprID]int32{}, varAt: map[varID]int32{}, formAt: map[*linear]int32{},
-		chkAt: map[int32]int32{}, guards: map[guardKey]int32{}, exitAt: map[int64][]int32{}, loops: map[int64][]exit{}, atoms: map[string]int32{"": 0}}
+		chkAt: map[int32]int32{}, guards: map[guardKey]int32{}, exitAt: map[int64][]int32{},
+		loops: map[int64][]exit{}, atoms: map[atomicUpdate]int32{{}: 0}}
 	for i, l := range k.f.Loops.Loops {
 		for _, x := range k.exits(l) {
 			if x.load != 0 && !tables {

@@ -2,7 +2,6 @@ package footprint
 
 import (
 	"math"
-	"strings"
 
 	"holdfast/internal/ir"
 )
@@ -33,11 +32,11 @@ func scaled(curve, i int64) int64 {
 
 // scaling sees the conversion of a scaled index to an integer.
 func (k *kernel) scaling(in *ir.Inst) exprID {
-	if k.named(in, "cvt.rzi.s32.f32") == nil || in.Guarded() {
+	if !converts(in, signed32, float32s) || in.Round != ir.Truncate {
 		return none
 	}
 	x := in.Args[0]
-	if max := k.named(k.madeBy(x), "max.f32"); max != nil && len(max.Args) == 2 {
+	if max := k.madeBy(x); plainFloat(max, ir.Max, ir.RoundUnsaid) {
 		// Nothing is below -1/2, which becomes 0 as well.
 		if c, ok := floating(max.Args[1]); ok && c == 0 {
 			x = max.Args[0]
@@ -45,11 +44,11 @@ func (k *kernel) scaling(in *ir.Inst) exprID {
 	}
 	d := k.madeBy(x)
 	var curve int64
-	if fma := k.named(d, "fma.rn.f32"); fma != nil && len(fma.Args) == 3 {
-		c, ok1 := floating(fma.Args[1])
-		less, ok2 := floating(fma.Args[2])
-		half := k.named(k.madeBy(fma.Args[0]), "add.f32")
-		if half == nil || len(half.Args) != 2 || !ok1 || !ok2 || less != -0.5 {
+	if plainFloat(d, ir.FMA, ir.Nearest) {
+		c, ok1 := floating(d.Args[1])
+		less, ok2 := floating(d.Args[2])
+		half := k.madeBy(d.Args[0])
+		if !plainFloat(half, ir.Add, ir.RoundUnsaid) || !ok1 || !ok2 || less != -0.5 {
 			return none
 		}
 		if more, ok := floating(half.Args[1]); !ok || more != 0.5 {
@@ -57,13 +56,13 @@ func (k *kernel) scaling(in *ir.Inst) exprID {
 		}
 		curve = halves | int64(math.Float32bits(c))
 		x = half.Args[0]
-	} else if mul := k.named(d, "mul.f32"); mul != nil && len(mul.Args) == 2 {
-		c, ok := floating(mul.Args[1])
+	} else if plainFloat(d, ir.Mul, ir.RoundUnsaid) {
+		c, ok := floating(d.Args[1])
 		if !ok {
 			return none
 		}
 		curve = int64(math.Float32bits(c))
-		x = mul.Args[0]
+		x = d.Args[0]
 	} else {
 		return none
 	}
@@ -71,18 +70,29 @@ func (k *kernel) scaling(in *ir.Inst) exprID {
 		return none
 	}
 	from := k.madeBy(x)
-	if k.named(from, "cvt.rn.f32.u32") == nil {
+	if !converts(from, float32s, unsigned32) || from.Round != ir.Nearest {
 		return none
 	}
 	return k.intern(expr{op: opCurve, w: 32, a: k.operand(from.Args[0], 32), imm: curve})
 }
 
-// named is an instruction if it has that name, rounds to nearest if it says nothing else, and is executed always.
-func (k *kernel) named(in *ir.Inst, name string) *ir.Inst {
-	if in == nil || in.Guarded() || strings.Replace(in.Name, ".ftz", "", 1) != name {
-		return nil
-	}
-	return in
+var (
+	signed32   = ir.Type{Kind: ir.Signed, Width: 32}
+	unsigned32 = ir.Type{Kind: ir.Unsigned, Width: 32}
+	float32s   = ir.Type{Kind: ir.Float, Width: 32}
+)
+
+// plainFloat reports whether an instruction is an operation on floats of 32 bits that is rounded like that, is
+// executed always, and differs from the plain one in nothing but that it may flush subnormal numbers.
+func plainFloat(in *ir.Inst, op ir.Op, round ir.Rounding) bool {
+	return in != nil && in.Op == op && !in.Guarded() && in.Type == float32s && in.Round == round &&
+		in.Variant&^ir.Flushes == 0
+}
+
+// converts reports whether an instruction converts, always, between two types.
+func converts(in *ir.Inst, to, from ir.Type) bool {
+	return in != nil && in.Op == ir.Convert && !in.Guarded() && in.Type == to && in.Type2 == from &&
+		in.Variant&^ir.Flushes == 0
 }
 
 // madeBy is the instruction that makes a value.

@@ -2,7 +2,6 @@ package footprint
 
 import (
 	"slices"
-	"strings"
 
 	"holdfast/internal/ir"
 )
@@ -30,7 +29,8 @@ func (k *kernel) cover(list []*access) {
 	next := int32(0)
 	for _, w := range list {
 		lone, ok := k.written(w)
-		if w.kind != isWrite || w.atom != "" || w.bytes == 0 || w.async || w.upTo || !ok || k.behindBarrier(w.block) {
+		if w.kind != isWrite || w.atom != (atomicUpdate{}) || w.bytes == 0 || w.async || w.upTo || !ok ||
+			k.behindBarrier(w.block) {
 			continue
 		}
 		if slices.ContainsFunc(all, func(b position) bool { return b.block == w.block && b.order < w.order }) {
@@ -59,7 +59,7 @@ func (k *kernel) barriers() (all, list []position) {
 		case in.Op == ir.Barrier:
 			all = append(all, at)
 			switch {
-			case strings.HasPrefix(in.Name, "bar.warp"), strings.HasPrefix(in.Name, "barrier.cluster"): // they count for themselves
+			case in.Barrier.Among != ir.BlockGroup: // they count for themselves
 			case !waitsForAll(in):
 				parts = append(parts, in)
 			case !in.Guarded() && k.always(at.block):
@@ -87,15 +87,7 @@ func sameNumber(a, b *ir.Inst) bool {
 
 // waitsForAll reports whether a barrier is one of the whole block, and no thread goes on before all others have come.
 func waitsForAll(in *ir.Inst) bool {
-	if in.Effect&ir.BlockWide != 0 {
-		return true
-	}
-	for _, name := range [...]string{"bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync"} {
-		if in.Name == name || strings.HasPrefix(in.Name, name+".aligned") {
-			return len(in.Args) == 1
-		}
-	}
-	return false
+	return in.Barrier.Among == ir.BlockGroup && in.Barrier.Arrives && in.Barrier.Waits && !in.Barrier.Counted
 }
 
 // always reports whether a block is on every way through the kernel.

@@ -2,9 +2,9 @@ package footprint
 
 import (
 	"slices"
-	"strconv"
 
 	"holdfast/internal/ir"
+	"holdfast/internal/ir/fromptx"
 	"holdfast/ptx"
 )
 
@@ -40,23 +40,14 @@ const maxAccesses = 1 << 16
 // Summarise analyses every kernel of a module. A kernel that cannot be analysed still has
 // a summary, which says so.
 func Summarise(m *ptx.Module) ([]*Summary, error) {
-	funcs := map[string]*ir.Func{}
-	var kernels []*ptx.Func
-	for f, err := range ir.FromPTX(m) {
-		if err == nil {
-			funcs[f.Name] = f
-		}
-	}
-	for _, d := range m.Decls {
-		if fn, ok := d.(*ptx.Func); ok && fn.Entry && fn.Body != nil {
-			kernels = append(kernels, fn)
-		}
-	}
-	calls := newCallees(m, funcs)
-	calls.inliner = newInliner(m, calls)
+	mod := fromptx.Module(m)
+	calls := newCallees(mod)
+	calls.inliner = newInliner(calls)
 	var list []*Summary
-	for _, fn := range kernels {
-		list = append(list, summarise(fn, funcs[fn.Name], calls))
+	for _, f := range mod.Funcs {
+		if f.Kernel {
+			list = append(list, summarise(f, calls))
+		}
 	}
 	return list, nil
 }
@@ -77,11 +68,10 @@ func (s *Summary) refuse(c Cause, at int) {
 	}
 }
 
-func summarise(fn *ptx.Func, f *ir.Func, calls *callees) *Summary {
-	s := &Summary{Name: fn.Name}
-	s.bounds(fn)
-	if f == nil {
-		s.refuse(UnknownInstruction, fn.Pos.Line)
+func summarise(f *ir.Func, calls *callees) *Summary {
+	s := &Summary{Name: f.Name, maxTid: f.Limits.MaxThread, cluster: f.Limits.Cluster}
+	if f.Err != nil {
+		s.refuse(UnknownInstruction, f.Pos)
 		s.opaque = true
 		return s
 	}
@@ -95,44 +85,12 @@ func summarise(fn *ptx.Func, f *ir.Func, calls *callees) *Summary {
 	ir.Promote(f, calls.inliner.Module)
 	calls.cut(f)
 	if err := ir.Analyse(f, false); err != nil {
-		s.refuse(TooLarge, fn.Pos.Line)
+		s.refuse(TooLarge, f.Pos)
 		s.opaque = true
 		return s
 	}
 	s.analyse(f, calls)
 	return s
-}
-
-// bounds reads what the kernel says of its launches.
-func (s *Summary) bounds(fn *ptx.Func) {
-	s.maxTid = [3]int64{1023, 1023, 63}
-	for _, d := range fn.Perf {
-		var n [3]int64
-		for i := range n {
-			n[i] = 1
-			if i < len(d.Args) {
-				x, err := strconv.ParseInt(d.Args[i], 0, 32)
-				if err != nil || x <= 0 {
-					x = 1024
-				}
-				n[i] = x
-			}
-		}
-		switch d.Name {
-		case ".maxntid":
-			for i := range n {
-				s.maxTid[i] = min(s.maxTid[i], n[0]*n[1]*n[2]-1)
-			}
-		case ".reqntid":
-			for i := range n {
-				s.maxTid[i] = min(s.maxTid[i], n[i]-1)
-			}
-		case ".reqnctapercluster":
-			for i := range n {
-				s.cluster[i] = uint32(n[i])
-			}
-		}
-	}
 }
 
 func (s *Summary) analyse(f *ir.Func, calls *callees) {

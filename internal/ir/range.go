@@ -22,8 +22,6 @@ type rangeKey struct {
 	v ValID
 }
 
-var coordinateMax = map[string]int64{"tid.x": 1023, "tid.y": 1023, "tid.z": 63, "ntid.x": 1024, "ntid.y": 1024, "ntid.z": 64, "laneid": 31}
-
 // rangeOf bounds a value of w bits as a signed integer, where it is used in block b. It knows what indices of small
 // arrays are made of: remainders, masks, short types, counters of loops whose number of
 // iterations is known.
@@ -39,8 +37,8 @@ func (p *promoter) rangeOf(b *Block, x Operand, w uint16) interval {
 		}
 		return interval{c, c}.in(w)
 	case Special:
-		if top, ok := coordinateMax[x.Name]; ok && w == 32 {
-			return interval{0, top}
+		if x.Reg.Max > 0 && w == 32 {
+			return interval{0, x.Reg.Max}
 		}
 	case Value:
 		if p.c.Vals[x.Val].Type.Width != w {

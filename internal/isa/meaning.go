@@ -37,13 +37,15 @@ import (
 //   - inside: none of its forms touches memory other than shared memory, also those that this package does not know;
 //   - warp, warpgroup, block, cluster: who takes part; agree: all of them have the same result (if all take part:
 //     Meaning.Agrees);
+//   - carry: it reads the carry flag;
 //   - return, exit, trap, branch, switch, call: how it leaves;
 //   - textures, tensormaps, devices, grids: what else it touches; lost: what it writes is not defined.
 const meanings = `
 add   | add
 sub   | sub
-addc  | addcarry
-subc  | subborrow
+addc  | addcarry | - | carry
+subc  | subborrow | - | carry
+madc  | - | - | carry
 mul   | mul hi:mulhigh wide:mulwide
 mad   | - lo:mad wide:madwide
 fma   | fma
@@ -116,8 +118,8 @@ cp.async.bulk.prefetch.tensor | - | n:ss
 cp.async.bulk.tensor       | - | - | tensormaps
 cp.reduce.async.bulk       | - | rw:to*#0! r:ss*#0! rw:shared*8
 cp.reduce.async.bulk.tensor | - | - | tensormaps
-st.async           | - | w:ss*t! rw:shared*8
-red.async          | - | rw:ss*t! rw:shared*8
+st.async           | - | w:shared::cluster*t! rw:shared*8
+red.async          | - | rw:shared::cluster*t! rw:shared*8
 st.bulk            | - | w:shared*#0!
 mma                | - | - | warp keeps
 mma.sp             | - | - | warp keeps
@@ -269,6 +271,7 @@ type Meaning struct {
 	Lost      bool // what it writes is not defined
 	Threads   Threads
 	Agrees    bool // all threads that may take part do, and have the same result
+	Carry     bool // it reads the carry flag
 	Barrier   Rendezvous
 	Leaves    Leaving
 	Beyond    Beyond
@@ -284,6 +287,7 @@ type meaning struct {
 	inside    bool
 	lost      bool
 	agrees    bool
+	carry     bool
 	threads   Threads
 	leaves    Leaving
 	beyond    Beyond
@@ -373,7 +377,8 @@ var words = map[string]func(*meaning){
 	"plain": func(x *meaning) { x.plain = true }, "keeps": func(x *meaning) { x.keeps = true },
 	"inside": func(x *meaning) { x.inside = true },
 	"lost":   func(x *meaning) { x.lost = true }, "agree": func(x *meaning) { x.agrees = true },
-	"warp": func(x *meaning) { x.threads = Warp }, "warpgroup": func(x *meaning) { x.threads = Warpgroup },
+	"carry": func(x *meaning) { x.carry = true },
+	"warp":  func(x *meaning) { x.threads = Warp }, "warpgroup": func(x *meaning) { x.threads = Warpgroup },
 	"block": func(x *meaning) { x.threads = Block }, "cluster": func(x *meaning) { x.threads = Cluster },
 	"return": func(x *meaning) { x.leaves = Returns }, "exit": func(x *meaning) { x.leaves = Exits },
 	"trap":   func(x *meaning) { x.leaves = Traps },
@@ -419,7 +424,7 @@ func (in *Inst) Means() Meaning {
 	x := in.Form.meaning
 	effects := in.Class.Effects()
 	m := Meaning{Operation: in.operation(), Orders: effects&Orders != 0 && !x.plain, Lost: x.lost,
-		Threads: x.threads, Leaves: x.leaves, Beyond: x.beyond}
+		Threads: x.threads, Carry: x.carry, Leaves: x.leaves, Beyond: x.beyond}
 	switch in.Sem {
 	case "", "weak":
 	default:
@@ -580,6 +585,20 @@ func (in *Inst) agrees(m *Meaning) bool {
 	mask, ok := integer(in.Args[len(in.Args)-1].X)
 	return ok && uint32(mask) == 1<<32-1
 }
+
+// LeavingOf says whether and how an instruction leaves, whatever its form.
+func LeavingOf(in *ptx.Inst) Leaving { return leavings()[in.Op] }
+
+var leavings = sync.OnceValue(func() map[string]Leaving {
+	m := map[string]Leaving{}
+	for op, x := range meaningLines() {
+		if x.leaves != Stays {
+			op, _, _ = strings.Cut(op, ".")
+			m[op] = x.leaves
+		}
+	}
+	return m
+})
 
 // Outline is what is known of an instruction whose form the table does not hold: what its opcode says.
 type Outline struct {

@@ -128,6 +128,7 @@ func TestMeans(t *testing.T) {
 		{"mbarrier.pending_count.b64 %r1, %rd1;", func(m Meaning) bool { return !m.Reads && !m.Writes }},
 		{"multimem.st.global.u32 [%rd1], %r1;", func(m Meaning) bool { return m.Beyond == Devices && m.Writes }},
 		{"griddepcontrol.wait;", func(m Meaning) bool { return m.Beyond == Grids && !m.Writes }},
+		{"addc.cc.u32 %r1, %r2, %r3;", func(m Meaning) bool { return m.Operation == AddCarry && m.Carry }},
 		{"exit;", func(m Meaning) bool { return m.Leaves == Exits }},
 	} {
 		in, err := Decode(parseInst(t, c.text))
@@ -167,7 +168,7 @@ func TestSpecials(t *testing.T) {
 		if !ptx.SpecialRegister("%" + base) {
 			t.Errorf("%s is no special register", name)
 		}
-		if r.Name != name || Bits(r.Type) == 0 || r.Same == InThread && r.From == TheLaunch && r.Max == 0 &&
+		if r.Is < 0 || r.Name != name || Bits(r.Type) == 0 || r.Same == InThread && r.From == TheLaunch && r.Max == 0 &&
 			r.Fixed && !strings.HasPrefix(name, "lanemask") {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -181,7 +182,7 @@ func TestSpecials(t *testing.T) {
 	if r := SpecialNamed("ctaid.y"); r == nil || r.Same != InBlock || !r.Fixed || r.Type != ptx.U32 {
 		t.Errorf("ctaid.y: %+v", r)
 	}
-	if r := SpecialNamed("tid.z"); r == nil || r.Max != 63 || r.Same != InThread {
+	if r := SpecialNamed("tid.z"); r == nil || r.Max != 63 || r.Is != ThreadIndex || r.Dim != 2 || r.Same != InThread {
 		t.Errorf("tid.z: %+v", r)
 	}
 	if r := SpecialNamed("envreg17"); r == nil || r.From != TheDriver {

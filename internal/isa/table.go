@@ -197,7 +197,7 @@ red | atomic | sem=$sem? scope=$scope? ss=$ashared? fn=inc|dec cache=L2::cache_h
 red | atomic | sem=$sem? scope=$scope? ss=$ashared? fn=min|max cache=L2::cache_hint? t=u32|s32|u64|s64 | m a a:b64?
 red | atomic | sem=$sem? scope=$scope? ss=global? fn=add cache=L2::cache_hint? vec=v2|v4 t=f32 | m a a:b64?
 red | atomic | sem=$sem? scope=$scope? ss=global? fn=add|min|max noftz cache=L2::cache_hint? vec=v2|v4|v8 t=f16|f16x2|bf16|bf16x2 | m a a:b64?
-membar | fence | mode=cta|gl|sys|gpu |
+membar | fence | scope=cta|gl|sys|gpu |
 membar.proxy | fence | ss=alias|async | 
 fence | fence | sem=sc|acq_rel|acquire|release? scope=$scope |
 fence.mbarrier_init | fence | sem=release scope=cluster |

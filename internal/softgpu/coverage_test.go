@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/internal/ir"
+	"holdfast/internal/ir/fromptx"
 	"holdfast/internal/isa"
 	"holdfast/ptx"
 )
@@ -273,7 +274,8 @@ func TestTableCoverage(t *testing.T) {
 			if err != nil || !bytes.Equal(ptx.Format(again), printed) || !bytes.Contains(printed, []byte("\t"+sp)) {
 				t.Errorf("%s: printed as %s: %v", sp, printed, err)
 			}
-			for fn, err := range ir.FromPTX(m) {
+			for _, fn := range fromptx.Module(m).Funcs {
+				err := fn.Err
 				if err == nil {
 					err = ir.Analyse(fn, true)
 				}
