@@ -63,3 +63,40 @@ end
 	}
 	roundTrip(t, f)
 }
+
+// A module reads back, with what its functions know together.
+func TestModuleReadsBack(t *testing.T) {
+	const text = `module
+global counter
+global table
+shadowed table
+noreturn fail
+function f
+b0:
+  return
+end
+kernel k
+limits threads 255 0 0 cluster 2 1 1
+line 7
+b0:
+  call &f {orders anyread anywrite} at 9
+  return
+end
+`
+	m, err := ReadModule([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(FormatModule(m)); got != text {
+		t.Errorf("reads back as\n%s", got)
+	}
+	if k := m.Funcs[1]; k.Limits.MaxThread[0] != 255 || k.Limits.Cluster[0] != 2 || k.Pos != 7 || !m.NoReturn["fail"] {
+		t.Errorf("%+v", k)
+	}
+	for _, bad := range []string{"", "kernel k\nb0:\n return\nend\n", "module\nfrobnicate x\n",
+		"module\nkernel k\nb0:\n return\n"} {
+		if _, err := ReadModule([]byte(bad)); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}

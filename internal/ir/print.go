@@ -3,6 +3,8 @@ package ir
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,6 +93,26 @@ func Format(f *Func, notes bool) []byte {
 	return p.out.Bytes()
 }
 
+// FormatModule is the text of a module, which ReadModule reads: what its functions know together, then those that could be made.
+func FormatModule(m *Module) []byte {
+	var out bytes.Buffer
+	out.WriteString("module\n")
+	for _, list := range [...]struct {
+		word  string
+		names map[string]bool
+	}{{"global", m.Vars}, {"shadowed", m.Shadowed}, {"noreturn", m.NoReturn}} {
+		for _, name := range slices.Sorted(maps.Keys(list.names)) {
+			fmt.Fprintf(&out, "%s %s\n", list.word, name)
+		}
+	}
+	for _, f := range m.Funcs {
+		if f.Err == nil {
+			out.Write(Format(f, false))
+		}
+	}
+	return out.Bytes()
+}
+
 type printer struct {
 	f     *Func
 	notes bool
@@ -108,6 +130,14 @@ func (p *printer) function() {
 		form = " ssa"
 	}
 	fmt.Fprintf(&p.out, "%s %s%s\n", kind, f.Name, form)
+	if l := f.Limits; l != (Limits{}) {
+		fmt.Fprintf(&p.out, "limits threads %d %d %d cluster %d %d %d\n", l.MaxThread[0], l.MaxThread[1],
+			l.MaxThread[2],
+			l.Cluster[0], l.Cluster[1], l.Cluster[2])
+	}
+	if f.Pos != 0 {
+		fmt.Fprintf(&p.out, "line %d\n", f.Pos)
+	}
 	for _, v := range f.Vars {
 		if v.Param {
 			fmt.Fprintf(&p.out, "param %s %s +%d size %d align %d\n", v.Name, v.Space, v.Off, v.Size, v.Align)

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,6 +46,45 @@ func Read(text []byte) (*Func, error) {
 		return nil, fmt.Errorf("line %d: no end", r.line)
 	}
 	return r.finish()
+}
+
+// ReadModule reads a module that FormatModule wrote.
+func ReadModule(text []byte) (*Module, error) {
+	if len(text) > MaxText {
+		return nil, fmt.Errorf("%d bytes of text, at most %d", len(text), MaxText)
+	}
+	m := &Module{Vars: map[string]bool{}, Shadowed: map[string]bool{}, NoReturn: map[string]bool{}}
+	sets := map[string]map[string]bool{"global": m.Vars, "shadowed": m.Shadowed, "noreturn": m.NoReturn}
+	rest, ok := bytes.CutPrefix(text, []byte("module\n"))
+	if !ok {
+		return nil, errors.New("line 1: expected module")
+	}
+	line := 2
+	for len(rest) > 0 {
+		head, after, _ := bytes.Cut(rest, []byte("\n"))
+		word, name, _ := strings.Cut(string(head), " ")
+		set := sets[word]
+		if set == nil {
+			break
+		}
+		set[strings.TrimSpace(name)] = true
+		rest = after
+		line++
+	}
+	for len(rest) > 0 {
+		end := len(rest)
+		if i := bytes.Index(rest, []byte("\nend\n")); i >= 0 {
+			end = i + len("\nend\n")
+		}
+		f, err := Read(rest[:end])
+		if err != nil {
+			return nil, fmt.Errorf("function %d, which begins in line %d: %w", len(m.Funcs), line, err)
+		}
+		m.Funcs = append(m.Funcs, f)
+		line += bytes.Count(rest[:end], []byte("\n"))
+		rest = rest[end:]
+	}
+	return m, nil
 }
 
 type reader struct {
@@ -160,6 +200,11 @@ func (r *reader) read() (done bool, err error) {
 		return false, r.variable(Var{Result: true})
 	case r.take("var "):
 		return false, r.variable(Var{})
+	case r.take("limits threads "):
+		return false, r.limits()
+	case r.take("line "):
+		r.f.Pos, err = r.count(1 << 48)
+		return false, err
 	case r.take("special "):
 		return false, r.special()
 	case r.take("register v"):
@@ -212,6 +257,27 @@ func (r *reader) variable(v Var) error {
 		return err
 	}
 	r.f.Vars = append(r.f.Vars, v)
+	return nil
+}
+
+func (r *reader) limits() error {
+	for i := range r.f.Limits.MaxThread {
+		n, err := r.count(1 << 31)
+		if err != nil {
+			return err
+		}
+		r.f.Limits.MaxThread[i] = int64(n)
+	}
+	if !r.take("cluster ") {
+		return r.expected("cluster")
+	}
+	for i := range r.f.Limits.Cluster {
+		n, err := r.count(1<<32 - 1)
+		if err != nil {
+			return err
+		}
+		r.f.Limits.Cluster[i] = uint32(n)
+	}
 	return nil
 }
 

@@ -86,15 +86,13 @@ func (b *builder) branch(i int, in *ptx.Inst, guard ir.Operand) {
 	if isa.LeavingOf(in) == isa.Branches {
 		out := &ir.Inst{Op: ir.Branch, Guard: guard, Name: isa.Text(in)}
 		b.add(out)
-		ir.Connect(b.cur, b.starts[targets[0]])
+		b.out.Arc(b.starts[targets[0]])
 	} else {
 		if guard.Kind != ir.NoOperand { // a switch is not guarded: branch around it
 			b.add(&ir.Inst{Op: ir.Branch, Guard: guard})
-			sw := &ir.Block{Index: len(b.f.Blocks)}
-			b.f.Blocks = append(b.f.Blocks, sw)
-			ir.Connect(b.cur, sw)
-			ir.Connect(b.cur, b.starts[i+1])
-			b.cur = sw
+			from := b.out.Here()
+			b.out.Enter(&ir.Block{})
+			ir.Connect(from, b.starts[i+1])
 		}
 		x := b.convert(in.Args[0], ptx.U32)
 		if len(in.Args) != 2 || len(x) != 1 {
@@ -103,13 +101,13 @@ func (b *builder) branch(i int, in *ptx.Inst, guard ir.Operand) {
 		}
 		b.add(&ir.Inst{Op: ir.Switch, Args: x, Name: isa.Text(in)})
 		for _, t := range targets {
-			ir.Connect(b.cur, b.starts[t])
+			b.out.Arc(b.starts[t])
 		}
-		b.cur = nil
+		b.out.End()
 		return
 	}
 	if guard.Kind == ir.NoOperand {
-		b.cur = nil
+		b.out.End()
 	}
 }
 

@@ -135,7 +135,7 @@ type builder struct {
 	arcs     int
 
 	starts []*ir.Block // of instructions that begin a block; one more for the end
-	cur    *ir.Block
+	out    *ir.Builder
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -146,9 +146,7 @@ func (b *builder) fail(format string, args ...any) {
 
 func (b *builder) build() (*ir.Func, error) {
 	outer := &scope{outer: b.top, vars: map[string]*ptx.Var{}}
-	entry := &ir.Block{}
-	b.f.Blocks = []*ir.Block{entry}
-	b.cur = entry
+	b.out = ir.NewBuilder(b.f)
 	args := &ir.Inst{Op: ir.Other, Name: "arguments"}
 	off := 0
 	for _, v := range b.fn.Params {
@@ -177,13 +175,13 @@ func (b *builder) build() (*ir.Func, error) {
 		}
 	}
 	if len(args.Defs) > 0 {
-		entry.Insts = append(entry.Insts, args)
+		b.out.Add(args)
 	}
 	b.flatten(b.fn.Body, outer)
 	b.divide()
 	for i, p := range b.insts {
 		if s := b.starts[i]; s != nil {
-			b.enter(s)
+			b.out.Enter(s)
 		}
 		b.pos, b.scope = p.in.Pos, p.scope
 		b.inst(i, p.in)
@@ -192,11 +190,14 @@ func (b *builder) build() (*ir.Func, error) {
 		}
 	}
 	if s := b.starts[len(b.insts)]; s != nil {
-		b.enter(s)
+		b.out.Enter(s)
 	}
-	if b.cur != nil {
+	if b.out.Here() != nil {
 		b.pos, b.scope = b.fn.Body.End, outer
 		b.add(b.returned(&ir.Inst{Op: ir.Return}))
+	}
+	if _, err := b.out.Done(); err != nil {
+		b.fail("%v", err)
 	}
 	return b.f, b.err
 }
@@ -246,25 +247,14 @@ func (b *builder) flatten(blk *ptx.Block, outer *scope) {
 	}
 }
 
-// enter goes on in block s.
-func (b *builder) enter(s *ir.Block) {
-	if b.cur != nil {
-		ir.Connect(b.cur, s)
-	}
-	s.Index = len(b.f.Blocks)
-	b.f.Blocks = append(b.f.Blocks, s)
-	b.cur = s
-}
-
 // add appends an instruction to the block in hand. After the end of a block comes code
 // that nothing reaches until a label.
 func (b *builder) add(in *ir.Inst) {
 	in.Pos = b.pos.Line
-	if b.cur == nil {
-		b.cur = &ir.Block{Index: len(b.f.Blocks)}
-		b.f.Blocks = append(b.f.Blocks, b.cur)
+	b.out.Add(in)
+	if err := b.out.Err(); err != nil {
+		b.fail("%v", err)
 	}
-	b.cur.Insts = append(b.cur.Insts, in)
 }
 
 // returned adds the results of the function to a return: registers are read.

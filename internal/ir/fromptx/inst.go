@@ -27,7 +27,7 @@ func (b *builder) inst(i int, in *ptx.Inst) {
 		}
 		b.add(out)
 		if guard.Kind == ir.NoOperand {
-			b.cur = nil
+			b.out.End()
 		}
 		return
 	case isa.Calls:
