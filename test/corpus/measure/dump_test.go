@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/isa"
 	"holdfast/internal/softgpu/probe"
 	"holdfast/ptx"
@@ -63,7 +64,7 @@ func (d *dump) text(name string, text []byte) {
 		d.line("%s: %v", name, err)
 		return
 	}
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		d.line("%s: %v", name, err)
 		return
