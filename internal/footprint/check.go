@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"fmt"
+	"holdfast/internal/interval"
 
 	"holdfast/internal/footprint/form"
 )
@@ -84,7 +85,7 @@ func (c *checker) program() {
 			n = len(p.Exits)
 		}
 		if x.Kind == form.KindFloor || x.Kind == form.KindMod {
-			ok = ok && x.Imm > 0 && x.Imm <= form.Far
+			ok = ok && x.Imm > 0 && x.Imm <= interval.Far
 		}
 		c.need(ok && width(x.W) && span(x.A0, x.A1, n), "variable", i)
 	}

@@ -5,8 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // Version changes whenever the analysis, or the form of its summaries, does: summaries of
@@ -137,7 +136,7 @@ func list[T any](c *codec, s *[]T, each func(*T)) {
 	}
 }
 
-func (c *codec) bounds(b *form.Bounds) { integer(c, &b.Lo); integer(c, &b.Hi) }
+func (c *codec) bounds(b *interval.Bounds) { integer(c, &b.Lo); integer(c, &b.Hi) }
 
 func (c *codec) ints(x ...*int32) {
 	for _, p := range x {

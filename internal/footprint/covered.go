@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -68,10 +69,10 @@ func (m *machine) covers(w, r *Access, j int) bool {
 			return false
 		}
 	}
-	in := form.Bounds{}
+	in := interval.Bounds{}
 	for i, t := range terms {
 		if mine&(1<<i) == 0 {
-			in = in.Plus(vars[i].Times(form.Clamp(m.regs[t.Coef])))
+			in = in.Plus(vars[i].Times(interval.Clamp(m.regs[t.Coef])))
 		}
 	}
 	d := m.regs[fr.C] + r.Off - (m.regs[fw.C] + w.Off)

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"encoding/binary"
+	"holdfast/internal/interval"
 
 	"holdfast/internal/footprint/form"
 )
@@ -13,15 +14,15 @@ type machine struct {
 	launch  *Launch
 	cluster [3]uint32
 	regs    []int64
-	vars    []form.Bounds
-	rounds  []int64       // of counters: the most that they reach anywhere in the launch
-	reached int64         // by the counter in hand; 0: no thread enters its loop
-	proven  []bool        // of checks: they hold where the machine is
-	failed  []uint32      // of checks: in which turn they did not
-	turn    uint32        // a context's accesses
-	active  []bool        // of guards with several terms: within says something
-	within  []form.Bounds // of those guards: their terms
-	grouped int           // guards that are active
+	vars    []interval.Bounds
+	rounds  []int64           // of counters: the most that they reach anywhere in the launch
+	reached int64             // by the counter in hand; 0: no thread enters its loop
+	proven  []bool            // of checks: they hold where the machine is
+	failed  []uint32          // of checks: in which turn they did not
+	turn    uint32            // a context's accesses
+	active  []bool            // of guards with several terms: within says something
+	within  []interval.Bounds // of those guards: their terms
+	grouped int               // guards that are active
 	exits   []exitState
 	trail   []undo  // what was found on the way to where the machine is
 	marks   []int32 // of branches: how long the trail was
@@ -39,9 +40,9 @@ type machine struct {
 	home    int32      // the loaded value that the context in hand is of; -1 = none
 	pieces  []Range    // of extents
 
-	spans []form.Bounds // of sites
-	snap  []form.Bounds // of sites: the variables of their terms
-	gsnap []form.Bounds // of sites: their candidates; empty: not active
+	spans []interval.Bounds // of sites
+	snap  []interval.Bounds // of sites: the variables of their terms
+	gsnap []interval.Bounds // of sites: their candidates; empty: not active
 
 	// Of verdict.go:
 	hit         []uint64 // bits: allocations that parameters point into
@@ -60,7 +61,7 @@ type machine struct {
 type undo struct {
 	what undoing
 	id   int32
-	old  form.Bounds
+	old  interval.Bounds
 }
 
 type undoing uint8
@@ -73,7 +74,7 @@ const (
 
 // An exitState is what a loop's test says in the context in hand.
 type exitState struct {
-	rest  form.Bounds // of the rest, its constant included
+	rest  interval.Bounds // of the rest, its constant included
 	valid bool
 }
 
@@ -209,7 +210,7 @@ func (m *machine) geometry(i int) int64 {
 }
 
 // coordinate is the range of a coordinate of the threads of a launch.
-func (m *machine) coordinate(i int) form.Bounds {
+func (m *machine) coordinate(i int) interval.Bounds {
 	l := m.launch
 	n := int64(1)
 	switch i {
@@ -226,7 +227,7 @@ func (m *machine) coordinate(i int) form.Bounds {
 	case form.ClusterIDX, form.ClusterIDY, form.ClusterIDZ:
 		n = m.geometry(form.NclusterX + i - form.ClusterIDX)
 	}
-	return form.Bounds{Lo: 0, Hi: n - 1}
+	return interval.Bounds{Lo: 0, Hi: n - 1}
 }
 
 // run does what the plan says.
@@ -236,7 +237,7 @@ func (m *machine) run() {
 		m.vars[v] = m.variable(&m.p.Vars[v])
 	}
 	for _, v := range pl.counters {
-		m.rounds[v] = form.Far
+		m.rounds[v] = interval.Far
 	}
 	m.reached, m.home = 0, -1
 	m.dead = false
@@ -246,7 +247,7 @@ func (m *machine) run() {
 		case doCondition:
 			m.dead = (m.regs[x.index>>1] != 0) == (x.index&1 != 0)
 		case doForget:
-			m.vars[x.index] = form.Everything
+			m.vars[x.index] = interval.Everything
 		case doVariable:
 			m.assign(x.index)
 		case doGuard:
@@ -327,7 +328,7 @@ func (m *machine) assign(i int32) {
 	}
 }
 
-func (m *machine) argument(a *Arg) form.Bounds {
+func (m *machine) argument(a *Arg) interval.Bounds {
 	f := &m.p.Forms[a.Form]
 	b := m.total(f)
 	return form.ReadBounds(a.W, a.Signed, b, m.sound(f) && (a.W < 63 || b.Bounded() || m.number(f, a.Signed)))
@@ -344,8 +345,8 @@ func (m *machine) number(f *Form, signed bool) bool {
 }
 
 // one is the bounds of a value that is one of several.
-func (m *machine) one(v *Var) form.Bounds {
-	r := form.Bounds{Lo: form.Far, Hi: -form.Far}
+func (m *machine) one(v *Var) interval.Bounds {
+	r := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	for i := v.A0; i < v.A1; i++ {
 		if a := &m.p.Args[i]; m.holds(m.p.Lists[a.C0:a.C1]) {
 			r = r.Join(m.argument(a))
@@ -354,7 +355,7 @@ func (m *machine) one(v *Var) form.Bounds {
 	if r.Empty() {
 		// No way leads to where it is chosen, so it has no value. The context may still be one of accesses elsewhere, whose values
 		// do not come from there.
-		return form.Bounds{}
+		return interval.Bounds{}
 	}
 	return r
 }
@@ -369,14 +370,14 @@ func (m *machine) holds(conds []int32) bool {
 	return true
 }
 
-func (m *machine) variable(v *Var) form.Bounds {
+func (m *machine) variable(v *Var) interval.Bounds {
 	switch v.Kind {
 	case form.KindThread:
 		return m.coordinate(int(v.Imm))
 	case form.KindCounter:
 		return m.counter(v)
 	}
-	var ab [2]form.Bounds
+	var ab [2]interval.Bounds
 	if v.Kind == form.KindOne {
 		return m.one(v)
 	}
@@ -426,25 +427,25 @@ func (m *machine) check(id int32) bool {
 }
 
 // total is the range of a form as a number.
-func (m *machine) total(f *Form) form.Bounds {
+func (m *machine) total(f *Form) interval.Bounds {
 	if f.Sym != 0 {
-		return form.Everything
+		return interval.Everything
 	}
 	c := m.regs[f.C]
-	if c >= form.Far || c <= -form.Far {
-		return form.Everything
+	if c >= interval.Far || c <= -interval.Far {
+		return interval.Everything
 	}
 	if f.T1-f.T0 == 1 { // most are a variable and a constant
 		t := m.p.Terms[f.T0]
 		if m.regs[t.Coef] == 1 {
-			return m.vars[t.V].Plus(form.Bounds{Lo: c, Hi: c})
+			return m.vars[t.V].Plus(interval.Bounds{Lo: c, Hi: c})
 		}
 	}
-	return m.span(f).Plus(form.Bounds{Lo: c, Hi: c})
+	return m.span(f).Plus(interval.Bounds{Lo: c, Hi: c})
 }
 
 // span is the range of the terms of a form: guards first, then every variable by itself.
-func (m *machine) span(f *Form) form.Bounds {
+func (m *machine) span(f *Form) interval.Bounds {
 	terms := m.p.Terms[f.T0:f.T1]
 	if m.grouped > 0 {
 		return m.grouping(terms, m.plan.cands[f.D0:f.D1])
@@ -453,8 +454,8 @@ func (m *machine) span(f *Form) form.Bounds {
 }
 
 // sum is the range of terms, every variable by itself.
-func (m *machine) sum(terms []Term) form.Bounds {
-	var sum form.Bounds
+func (m *machine) sum(terms []Term) interval.Bounds {
+	var sum interval.Bounds
 	for _, t := range terms {
 		v, k := m.vars[t.V], m.regs[t.Coef]
 		if int64(int32(k)) != k || int64(int32(v.Lo)) != v.Lo || int64(int32(v.Hi)) != v.Hi {
@@ -465,7 +466,7 @@ func (m *machine) sum(terms []Term) form.Bounds {
 		}
 		sum.Lo += v.Lo * k // at most maxTerms times 2^62 if it were all: see below
 		sum.Hi += v.Hi * k
-		if sum.Lo < -form.Far/2 || sum.Hi > form.Far/2 {
+		if sum.Lo < -interval.Far/2 || sum.Hi > interval.Far/2 {
 			return m.largeSum(terms)
 		}
 	}
@@ -473,17 +474,17 @@ func (m *machine) sum(terms []Term) form.Bounds {
 }
 
 // largeSum is sum where numbers may be large.
-func (m *machine) largeSum(terms []Term) form.Bounds {
-	var sum form.Bounds
+func (m *machine) largeSum(terms []Term) interval.Bounds {
+	var sum interval.Bounds
 	for _, t := range terms {
-		sum = sum.Plus(m.vars[t.V].Times(form.Clamp(m.regs[t.Coef])))
+		sum = sum.Plus(m.vars[t.V].Times(interval.Clamp(m.regs[t.Coef])))
 	}
 	return sum
 }
 
 // grouping is the range of terms of which guards may know something together.
-func (m *machine) grouping(terms []Term, cands []planCandidate) form.Bounds {
-	var sum form.Bounds
+func (m *machine) grouping(terms []Term, cands []planCandidate) interval.Bounds {
+	var sum interval.Bounds
 	var done uint32
 	for i := range cands {
 		c := &cands[i]
@@ -500,7 +501,7 @@ func (m *machine) grouping(terms []Term, cands []planCandidate) form.Bounds {
 	}
 	for i := range terms {
 		if done&(1<<i) == 0 {
-			sum = sum.Plus(m.vars[terms[i].V].Times(form.Clamp(m.regs[terms[i].Coef])))
+			sum = sum.Plus(m.vars[terms[i].V].Times(interval.Clamp(m.regs[terms[i].Coef])))
 		}
 	}
 	return sum
@@ -534,7 +535,7 @@ func (m *machine) multiple(terms []Term, c *planCandidate) (int64, uint32) {
 			default:
 				k = a / b
 			}
-			if k <= -form.Far || k >= form.Far {
+			if k <= -interval.Far || k >= interval.Far {
 				return 0, 0
 			}
 		}
@@ -559,19 +560,19 @@ func isProduct(a, b, k int64) bool {
 
 // counter bounds how often a loop has gone back to its header: each test that lets it go on was
 // passed that many times.
-func (m *machine) counter(v *Var) form.Bounds {
-	best := form.Far
+func (m *machine) counter(v *Var) interval.Bounds {
+	best := interval.Far
 	for i := v.A0; i < v.A1; i++ {
 		x := &m.p.Exits[i]
 		s := &m.exits[i]
 		s.rest = m.total(&m.p.Forms[x.Rest])
 		s.valid = false
 		n, ok := m.passes(x, s.rest)
-		if !ok || n >= form.Far || x.Load != 0 && !m.origins[x.Load-1].here {
+		if !ok || n >= interval.Far || x.Load != 0 && !m.origins[x.Load-1].here {
 			continue
 		}
 		// The numbers compared must be what they seem to be until then.
-		m.vars[x.V] = form.Bounds{Lo: 0, Hi: n}
+		m.vars[x.V] = interval.Bounds{Lo: 0, Hi: n}
 		s.valid = true
 		f := &m.p.Forms[x.Form]
 		for _, id := range m.p.Lists[f.K0:f.K1] {
@@ -584,11 +585,11 @@ func (m *machine) counter(v *Var) form.Bounds {
 			best = min(best, n)
 		}
 	}
-	return form.Bounds{Lo: 0, Hi: best}
+	return interval.Bounds{Lo: 0, Hi: best}
 }
 
 // passes is the most times that step*k + rest is as x says, for k = 0, 1, … in turn.
-func (m *machine) passes(x *Exit, rest form.Bounds) (int64, bool) {
+func (m *machine) passes(x *Exit, rest interval.Bounds) (int64, bool) {
 	step := m.regs[x.Step]
 	if step == 0 || !rest.Bounded() {
 		return 0, false
@@ -603,14 +604,14 @@ func (m *machine) passes(x *Exit, rest form.Bounds) (int64, bool) {
 		if top <= 0 || top > room || step >= 0 || step < top-room || rest.Lo < top-room || rest.Hi >= room {
 			return 0, false
 		}
-		in = form.Bounds{Lo: 0, Hi: top - 1}
+		in = interval.Bounds{Lo: 0, Hi: top - 1}
 	}
 	if step < 0 { // the same the other way round
-		if step <= -form.Far {
+		if step <= -interval.Far {
 			return 0, false
 		}
 		step, rest = -step, rest.Times(-1)
-		return m.upwards(x.Not0, form.Bounds{Lo: -in.Hi, Hi: -in.Lo}, step, rest)
+		return m.upwards(x.Not0, interval.Bounds{Lo: -in.Hi, Hi: -in.Lo}, step, rest)
 	}
 	return m.upwards(x.Not0, x.In, step, rest)
 }
@@ -631,7 +632,7 @@ func (m *machine) divides(step int64, f *Form) bool {
 	return true
 }
 
-func (m *machine) upwards(not0 bool, in form.Bounds, step int64, rest form.Bounds) (int64, bool) {
+func (m *machine) upwards(not0 bool, in interval.Bounds, step int64, rest interval.Bounds) (int64, bool) {
 	if not0 {
 		// It must hit 0: rest is a multiple of step, or one number (divides).
 		if rest.Hi > 0 || rest.Lo == rest.Hi && rest.Lo%step != 0 {
@@ -639,7 +640,7 @@ func (m *machine) upwards(not0 bool, in form.Bounds, step int64, rest form.Bound
 		}
 		return -rest.Lo / step, true
 	}
-	if in.Hi >= form.Far {
+	if in.Hi >= interval.Far {
 		return 0, false
 	}
 	if rest.Lo > in.Hi {
@@ -668,13 +669,13 @@ func (m *machine) guard(id int32) {
 		return
 	}
 	c := m.regs[f.C]
-	if c >= form.Far || c <= -form.Far {
+	if c >= interval.Far || c <= -interval.Far {
 		return
 	}
 	if f.T1-f.T0 == 1 && g.Wrap == 0 && g.Rest == 0 && g.Need == 0 && (!g.Not0 || g.Exit != 0) {
 		t := m.p.Terms[f.T0]
 		if k := m.regs[t.Coef]; k == 1 {
-			m.narrow(t.V, in.Plus(form.Bounds{Lo: -c, Hi: -c}))
+			m.narrow(t.V, in.Plus(interval.Bounds{Lo: -c, Hi: -c}))
 			return
 		}
 	}
@@ -686,13 +687,13 @@ func (m *machine) guard(id int32) {
 			m.dead = true
 			return
 		}
-		t := now.Plus(form.Bounds{Lo: c, Hi: c})
+		t := now.Plus(interval.Bounds{Lo: c, Hi: c})
 		if t.Hi > int64(1)<<g.Wrap-1 || t.Lo <= top-1-int64(1)<<g.Wrap {
 			return
 		}
-		in = form.Bounds{Lo: 0, Hi: top - 1}
+		in = interval.Bounds{Lo: 0, Hi: top - 1}
 	case g.Not0 && g.Exit == 0:
-		in = now.Plus(form.Bounds{Lo: c, Hi: c})
+		in = now.Plus(interval.Bounds{Lo: c, Hi: c})
 		if in.Lo == 0 {
 			in.Lo = 1
 		}
@@ -706,7 +707,7 @@ func (m *machine) guard(id int32) {
 			return
 		}
 	}
-	in = in.Plus(form.Bounds{Lo: -c, Hi: -c})
+	in = in.Plus(interval.Bounds{Lo: -c, Hi: -c})
 	if g.Rest != 0 {
 		in = in.Minus(m.total(&m.p.Forms[g.Rest-1]))
 	}
@@ -728,23 +729,23 @@ func (m *machine) guard(id int32) {
 	t := m.p.Terms[f.T0]
 	k := m.regs[t.Coef]
 	switch {
-	case k == 0 || k <= -form.Far || k >= form.Far:
+	case k == 0 || k <= -interval.Far || k >= interval.Far:
 		return
 	case k < 0:
 		k, now = -k, now.Times(-1)
 	}
-	to := form.Everything
-	if now.Lo > -form.Far {
-		to.Lo = form.CeilDiv(now.Lo, k)
+	to := interval.Everything
+	if now.Lo > -interval.Far {
+		to.Lo = interval.CeilDiv(now.Lo, k)
 	}
-	if now.Hi < form.Far {
-		to.Hi = form.FloorDiv(now.Hi, k)
+	if now.Hi < interval.Far {
+		to.Hi = interval.FloorDiv(now.Hi, k)
 	}
 	m.narrow(t.V, to)
 }
 
 // narrow brings a variable within bounds.
-func (m *machine) narrow(id int32, to form.Bounds) {
+func (m *machine) narrow(id int32, to interval.Bounds) {
 	v := &m.vars[id]
 	n := v.Meet(to)
 	if n == *v {
@@ -758,41 +759,41 @@ func (m *machine) narrow(id int32, to form.Bounds) {
 }
 
 // share bounds each variable of a sum, of a few terms, that lies within in: by in less what the others can be.
-func (m *machine) share(f *Form, in form.Bounds) {
+func (m *machine) share(f *Form, in interval.Bounds) {
 	terms := m.p.Terms[f.T0:f.T1]
 	if len(terms) > 4 {
 		return
 	}
-	var sum form.Bounds
+	var sum interval.Bounds
 	for _, t := range terms {
-		sum = sum.Plus(m.vars[t.V].Times(form.Clamp(m.regs[t.Coef])))
+		sum = sum.Plus(m.vars[t.V].Times(interval.Clamp(m.regs[t.Coef])))
 	}
 	if sum.Lo <= -Largest || sum.Hi >= Largest || sum.In(in) {
 		return
 	}
 	for _, t := range terms {
-		k := form.Clamp(m.regs[t.Coef])
+		k := interval.Clamp(m.regs[t.Coef])
 		own := m.vars[t.V].Times(k)
 		// in less [sum.lo-own.lo, sum.hi-own.hi], the others
-		r := form.Bounds{Lo: -form.Far, Hi: form.Far}
-		if in.Lo > -form.Far {
+		r := interval.Bounds{Lo: -interval.Far, Hi: interval.Far}
+		if in.Lo > -interval.Far {
 			r.Lo = in.Lo - (sum.Hi - own.Hi)
 		}
-		if in.Hi < form.Far {
+		if in.Hi < interval.Far {
 			r.Hi = in.Hi - (sum.Lo - own.Lo)
 		}
 		switch {
 		case k == 0:
 			continue
 		case k < 0:
-			k, r = -k, form.Bounds{Lo: -r.Hi, Hi: -r.Lo}
+			k, r = -k, interval.Bounds{Lo: -r.Hi, Hi: -r.Lo}
 		}
-		to := form.Everything
-		if r.Lo > -form.Far {
-			to.Lo = form.CeilDiv(r.Lo, k)
+		to := interval.Everything
+		if r.Lo > -interval.Far {
+			to.Lo = interval.CeilDiv(r.Lo, k)
 		}
-		if r.Hi < form.Far {
-			to.Hi = form.FloorDiv(r.Hi, k)
+		if r.Hi < interval.Far {
+			to.Hi = interval.FloorDiv(r.Hi, k)
 		}
 		if m.narrow(t.V, to); m.dead {
 			return
@@ -802,21 +803,21 @@ func (m *machine) share(f *Form, in form.Bounds) {
 
 // before is the range of a test's form at the head of the loop: in the first iteration
 // it is what it is; in every other one the test was passed a step before.
-func (m *machine) before(x *Exit, s *exitState) form.Bounds {
+func (m *machine) before(x *Exit, s *exitState) interval.Bounds {
 	step := m.regs[x.Step]
 	in := x.In
 	if x.Wrap != 0 {
-		in = form.Bounds{Lo: 0, Hi: m.regs[x.Top] - 1}
+		in = interval.Bounds{Lo: 0, Hi: m.regs[x.Top] - 1}
 	}
 	if x.Not0 {
 		// It goes towards 0 and stops there.
 		if step > 0 {
-			return form.Bounds{Lo: -form.Far, Hi: 0}
+			return interval.Bounds{Lo: -interval.Far, Hi: 0}
 		}
-		return form.Bounds{Lo: 0, Hi: form.Far}
+		return interval.Bounds{Lo: 0, Hi: interval.Far}
 	}
 	first := s.rest
-	next := in.Plus(form.Bounds{Lo: step, Hi: step})
+	next := in.Plus(interval.Bounds{Lo: step, Hi: step})
 	return first.Join(next)
 }
 
@@ -856,7 +857,7 @@ func (m *machine) accesses(x *planSet) {
 }
 
 // access finds the bytes of one access, whose terms have range b; sound says that all checks hold.
-func (m *machine) access(a *planPlace, b form.Bounds, sound bool, r *extent) {
+func (m *machine) access(a *planPlace, b interval.Bounds, sound bool, r *extent) {
 	*r = extent{state: boundless, region: a.sym}
 	if !a.none && (sound || !a.checked || m.soundHere(&m.p.Forms[a.form])) {
 		m.place(m.regs[a.c]+a.off, b, a.span, r)
@@ -872,7 +873,7 @@ func (m *machine) access(a *planPlace, b form.Bounds, sound bool, r *extent) {
 }
 
 // site finds the range of the terms of a site, and keeps what it is made from.
-func (m *machine) site(s *planSite, to *form.Bounds) {
+func (m *machine) site(s *planSite, to *interval.Bounds) {
 	terms := m.p.Terms[s.t0:s.t1]
 	snap := m.snap[s.snap:][:len(terms)]
 	for i, t := range terms {
@@ -880,7 +881,7 @@ func (m *machine) site(s *planSite, to *form.Bounds) {
 	}
 	if s.d0 == s.d1 || m.grouped == 0 {
 		for i := range m.gsnap[s.gsnap:][:s.d1-s.d0] {
-			m.gsnap[int(s.gsnap)+i] = form.Bounds{Lo: 1, Hi: 0}
+			m.gsnap[int(s.gsnap)+i] = interval.Bounds{Lo: 1, Hi: 0}
 		}
 		*to = m.sum(terms)
 		return
@@ -888,7 +889,7 @@ func (m *machine) site(s *planSite, to *form.Bounds) {
 	cands := m.plan.cands[s.d0:s.d1]
 	gsnap := m.gsnap[s.gsnap:][:len(cands)]
 	for i := range cands {
-		gsnap[i] = form.Bounds{Lo: 1, Hi: 0}
+		gsnap[i] = interval.Bounds{Lo: 1, Hi: 0}
 		if g := cands[i].Guard; m.active[g] {
 			gsnap[i] = m.within[g]
 		}
@@ -901,10 +902,10 @@ func (m *machine) needed(n *planNeed) bool {
 	b := m.spans[n.site]
 	if n.c >= 0 {
 		c := m.regs[n.c]
-		if c >= form.Far || c <= -form.Far {
+		if c >= interval.Far || c <= -interval.Far {
 			return false
 		}
-		b = b.Plus(form.Bounds{Lo: c, Hi: c})
+		b = b.Plus(interval.Bounds{Lo: c, Hi: c})
 	}
 	return b.In(n.in)
 }
@@ -921,7 +922,7 @@ func (m *machine) reach(f *Form, off, span int64, r *extent) {
 const variableBase = 1 << 62
 
 // place finds where span bytes may lie that begin at a number in b behind an address.
-func (m *machine) place(at int64, b form.Bounds, span int64, r *extent) {
+func (m *machine) place(at int64, b interval.Bounds, span int64, r *extent) {
 	if b.Lo < -Largest || b.Hi > Largest {
 		return
 	}

@@ -1,10 +1,9 @@
 package footprint
 
 import (
+	"holdfast/internal/interval"
 	"math/rand/v2"
 	"testing"
-
-	"holdfast/internal/footprint/form"
 )
 
 // Two boxes that apart keeps apart have no byte in common.
@@ -13,7 +12,7 @@ func TestApart(t *testing.T) {
 	random := func() *box {
 		b := &box{width: 1 + r.Int64N(6)}
 		for range r.IntN(3) {
-			b.add([...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 28, -4, 40}[r.IntN(15)], form.Bounds{Lo: r.Int64N(4) - 2, Hi: 2 + r.Int64N(4)})
+			b.add([...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 28, -4, 40}[r.IntN(15)], interval.Bounds{Lo: r.Int64N(4) - 2, Hi: 2 + r.Int64N(4)})
 		}
 		return b
 	}
@@ -39,9 +38,9 @@ func TestApart(t *testing.T) {
 	said := 0
 	// One row further and one column back is on the same diagonal; on the next one it is not.
 	diagonal, back := &box{width: 4}, &box{width: 4}
-	diagonal.add(28, form.Bounds{Lo: 0, Hi: 5})
-	back.add(28, form.Bounds{Lo: 0, Hi: 5})
-	back.add(24, form.Bounds{Lo: 1, Hi: 3})
+	diagonal.add(28, interval.Bounds{Lo: 0, Hi: 5})
+	back.add(28, interval.Bounds{Lo: 0, Hi: 5})
+	back.add(24, interval.Bounds{Lo: 1, Hi: 3})
 	if !apart(diagonal, back, 8-24*3) || !apart(diagonal, back, 16) || apart(diagonal, back, 12) {
 		t.Error("diagonals")
 	}

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"encoding/binary"
+	"holdfast/internal/interval"
 	"math/bits"
 	"slices"
 
@@ -25,7 +26,7 @@ type Contents struct {
 }
 
 // A block is bounds of the words in a part of the contents, at multiples of their sizes: for each reading.
-type block [numReadings]form.Bounds
+type block [numReadings]interval.Bounds
 
 // The readings of a word. Numbers of 32 and 64 bits are read as signed ones: whoever reads them as unsigned finds out from
 // the bounds whether that is the same.
@@ -63,7 +64,7 @@ func NewContents(b []byte, size uint64) *Contents {
 		x := blockOf(b[at:min(at+n, len(b))])
 		if at+n > len(b) && c.zeros {
 			for r := range x {
-				x[r] = x[r].Join(form.Bounds{Lo: 0, Hi: 0})
+				x[r] = x[r].Join(interval.Bounds{Lo: 0, Hi: 0})
 			}
 		}
 		c.blocks = append(c.blocks, x)
@@ -75,7 +76,7 @@ func NewContents(b []byte, size uint64) *Contents {
 func blockOf(b []byte) block {
 	var x block
 	for r := range x {
-		x[r] = form.Bounds{Lo: form.Far, Hi: -form.Far}
+		x[r] = interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	}
 	for ; len(b) >= 8; b = b[8:] {
 		x.add(binary.LittleEndian.Uint64(b))
@@ -90,7 +91,7 @@ func blockOf(b []byte) block {
 
 // add joins the words of eight bytes, for each reading.
 func (x *block) add(w uint64) {
-	x[readS64].Include(form.Clamp(int64(w)))
+	x[readS64].Include(interval.Clamp(int64(w)))
 	x[readS32].Include(int64(int32(w)))
 	x[readS32].Include(int64(int32(w >> 32)))
 	u8, s8, u16, s16 := x[readU8], x[readS8], x[readU16], x[readS16]
@@ -120,7 +121,7 @@ func readWord(r int, b []byte) int64 {
 	case readS32:
 		return int64(int32(binary.LittleEndian.Uint32(b)))
 	}
-	return form.Clamp(int64(binary.LittleEndian.Uint64(b)))
+	return interval.Clamp(int64(binary.LittleEndian.Uint64(b)))
 }
 
 // reading is that of a number of w bits.
@@ -146,14 +147,14 @@ func (c *Contents) at(r int, i uint64) int64 {
 }
 
 // bounds is those of the words from lo to below hi.
-func (c *Contents) bounds(r int, lo, hi uint64) form.Bounds {
-	b := form.Bounds{Lo: form.Far, Hi: -form.Far}
+func (c *Contents) bounds(r int, lo, hi uint64) interval.Bounds {
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	first, last := lo>>c.shift, (hi-1)>>c.shift
 	for i := first; i <= last && i < uint64(len(c.blocks)); i++ {
 		b = b.Join(c.blocks[i][r])
 	}
 	if last >= uint64(len(c.blocks)) {
-		b = b.Join(form.Bounds{Lo: 0, Hi: 0})
+		b = b.Join(interval.Bounds{Lo: 0, Hi: 0})
 	}
 	return b
 }
@@ -185,19 +186,19 @@ const maxValues = 16
 type origin struct {
 	known  bool
 	here   bool // at all addresses that it may have where the machine is, so it is the same whenever it is loaded
-	in     form.Bounds
+	in     interval.Bounds
 	v0, v1 int32 // machine.values; equal: many
 }
 
 // table is the bounds of a value that is loaded: those of the words at all addresses that the load may have here, if
 // they are known, or of those that it may have where it stands.
-func (m *machine) table(i int32, v *Var) form.Bounds {
+func (m *machine) table(i int32, v *Var) interval.Bounds {
 	m.many(i)
 	b, ok := m.lookup(i, v)
 	m.origins[i].here = ok
 	if !ok {
 		m.many(i)
-		b = form.Evaluate(form.KindTable, v.W, v.Imm, form.Bounds{}, form.Bounds{})
+		b = form.Evaluate(form.KindTable, v.W, v.Imm, interval.Bounds{}, interval.Bounds{})
 	}
 	if o := &m.origins[i]; !ok && o.known {
 		b = o.in
@@ -213,11 +214,11 @@ func (m *machine) table(i int32, v *Var) form.Bounds {
 }
 
 // lookup is table for the addresses that the load may have in the context in hand. What a launch relies on is noted.
-func (m *machine) lookup(i int32, v *Var) (form.Bounds, bool) {
+func (m *machine) lookup(i int32, v *Var) (interval.Bounds, bool) {
 	signed := v.Imm == 0
-	all := form.UnsignedBounds(v.W)
+	all := interval.UnsignedBounds(v.W)
 	if signed {
-		all = form.SignedBounds(v.W)
+		all = interval.SignedBounds(v.W)
 	}
 	if v.A0 >= v.A1 || len(m.launch.Known) == 0 && !m.launch.Seeks {
 		return all, false
@@ -255,13 +256,13 @@ func (m *machine) lookup(i int32, v *Var) (form.Bounds, bool) {
 			lo, step = lo+uint64(at), uint64(s)
 		}
 	}
-	var b form.Bounds
+	var b interval.Bounds
 	if c := t.Contents; c.small != nil && (hi-lo-1)/step < maxWords {
 		b = m.words(i, c, how, lo, hi, step)
 	} else {
 		b = c.bounds(how, lo, hi)
 	}
-	return b, b.Hi > -form.Far && b.Lo < form.Far // all words beyond: not to be computed with
+	return b, b.Hi > -interval.Far && b.Lo < interval.Far // all words beyond: not to be computed with
 }
 
 // lattice is a place of a form and the greatest common divisor of the distances from it; false if they
@@ -270,16 +271,16 @@ func (m *machine) lattice(f *Form) (base uint64, step int64, ok bool) {
 	at, d := int64(0), int64(0)
 	for _, t := range m.p.Terms[f.T0:f.T1] {
 		k, v := m.regs[t.Coef], m.vars[t.V]
-		if !v.Bounded() || k <= -form.Far || k >= form.Far {
+		if !v.Bounded() || k <= -interval.Far || k >= interval.Far {
 			return 0, 0, false
 		}
-		x := form.SatMul(k, v.Lo)
+		x := interval.SatMul(k, v.Lo)
 		if x <= -Largest || x >= Largest {
 			return 0, 0, false
 		}
 		at += x
 		if v.Lo != v.Hi {
-			d = form.Gcd(d, k)
+			d = interval.Gcd(d, k)
 		}
 	}
 	base = uint64(m.regs[f.C] + at)
@@ -290,12 +291,12 @@ func (m *machine) lattice(f *Form) (base uint64, step int64, ok bool) {
 }
 
 // words reads small contents.
-func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) form.Bounds {
-	b := form.Bounds{Lo: form.Far, Hi: -form.Far}
+func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) interval.Bounds {
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	start := len(m.values)
 	for at := lo; at < hi; at += step {
 		x := c.at(how, at)
-		b = b.Join(form.Bounds{Lo: x, Hi: x})
+		b = b.Join(interval.Bounds{Lo: x, Hi: x})
 		m.note(start, x)
 	}
 	m.set(i, start)
@@ -327,12 +328,12 @@ func (m *machine) set(i int32, start int) {
 }
 
 // picked is the bounds of a value that is picked from an array in the parameters.
-func (m *machine) picked(i int32, v *Var) form.Bounds {
+func (m *machine) picked(i int32, v *Var) interval.Bounds {
 	m.many(i)
 	signed := v.Imm&1 == 0
-	all := form.UnsignedBounds(v.W)
+	all := interval.UnsignedBounds(v.W)
 	if signed {
-		all = form.SignedBounds(v.W)
+		all = interval.SignedBounds(v.W)
 	}
 	if v.A0 >= v.A1 || v.W < 8 {
 		return all
@@ -349,9 +350,9 @@ func (m *machine) picked(i int32, v *Var) form.Bounds {
 		return all
 	}
 	// The buffer itself lies at a multiple of any word's size.
-	step, lo := n, form.CeilDiv(at.Lo, n)*n
+	step, lo := n, interval.CeilDiv(at.Lo, n)*n
 	if base, s, ok := m.lattice(f); ok && s%n == 0 {
-		if first := lo + form.Modulo(form.Bounds{Lo: int64(base) - lo, Hi: int64(base) - lo}, s).Lo; first%n == 0 &&
+		if first := lo + form.Modulo(interval.Bounds{Lo: int64(base) - lo, Hi: int64(base) - lo}, s).Lo; first%n == 0 &&
 			first <= at.Hi {
 			step, lo = s, first
 		}
@@ -360,15 +361,15 @@ func (m *machine) picked(i int32, v *Var) form.Bounds {
 		return all
 	}
 	how := reading(v.W, signed)
-	b := form.Bounds{Lo: form.Far, Hi: -form.Far}
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	start := len(m.values)
 	for ; lo <= at.Hi; lo += step {
 		x := readWord(how, p[lo:])
-		b = b.Join(form.Bounds{Lo: x, Hi: x})
+		b = b.Join(interval.Bounds{Lo: x, Hi: x})
 		m.note(start, x)
 	}
 	m.set(i, start)
-	if b.Lo >= form.Far || b.Hi <= -form.Far {
+	if b.Lo >= interval.Far || b.Hi <= -interval.Far {
 		m.many(i)
 		return all
 	}
@@ -393,7 +394,7 @@ func (m *machine) parts(a *Access, f *Form, r *extent) {
 			if x < was.Lo || x > was.Hi {
 				continue // a guard says that it is not this one
 			}
-			m.vars[t.V] = form.Bounds{Lo: x, Hi: x}
+			m.vars[t.V] = interval.Bounds{Lo: x, Hi: x}
 			var q extent
 			m.reach(f, a.Off, a.Span, &q)
 			if q.state != boxed {

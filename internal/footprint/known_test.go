@@ -1,10 +1,9 @@
 package footprint
 
 import (
+	"holdfast/internal/interval"
 	"math/rand/v2"
 	"testing"
-
-	"holdfast/internal/footprint/form"
 )
 
 func readingBytes(r int) int { return [numReadings]int{1, 1, 2, 2, 4, 8}[r] }
@@ -31,10 +30,10 @@ func TestContents(t *testing.T) {
 			lo := r.Uint64N(size/n) * n
 			hi := lo + n + r.Uint64N((size-lo)/n)*n
 			hi = min(hi, size/n*n)
-			got, want := c.bounds(how, lo, hi), form.Bounds{Lo: form.Far, Hi: -form.Far}
+			got, want := c.bounds(how, lo, hi), interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 			for at := lo; at < hi; at += n {
 				x := readWord(how, b[at:])
-				want = want.Join(form.Bounds{Lo: x, Hi: x})
+				want = want.Join(interval.Bounds{Lo: x, Hi: x})
 				if c.small != nil && c.at(how, at) != x {
 					t.Fatalf("word at %d: %d, want %d", at, c.at(how, at), x)
 				}

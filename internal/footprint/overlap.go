@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A box is a set of accesses of one launch: base + the sum of stride*i for i from 0 to n, over its
@@ -22,10 +23,10 @@ type dim struct{ stride, n, c int64 }
 const Largest = int64(1) << 56
 
 // add adds step * [lo, hi].
-func (b *box) add(step int64, r form.Bounds) bool { return b.weigh(step, r, 0) }
+func (b *box) add(step int64, r interval.Bounds) bool { return b.weigh(step, r, 0) }
 
 // weigh is add; what is in r counts c times in the congruence.
-func (b *box) weigh(step int64, r form.Bounds, c int64) bool {
+func (b *box) weigh(step int64, r interval.Bounds, c int64) bool {
 	if !r.Bounded() {
 		return false
 	}
@@ -39,8 +40,8 @@ func (b *box) weigh(step int64, r form.Bounds, c int64) bool {
 			b.m = 0 // depends on what is no place
 		}
 	}
-	at := form.SatMul(step, r.Lo)
-	if at <= -Largest || at >= Largest || form.SatMul(step, r.Hi-r.Lo) >= Largest {
+	at := interval.SatMul(step, r.Lo)
+	if at <= -Largest || at >= Largest || interval.SatMul(step, r.Hi-r.Lo) >= Largest {
 		return false
 	}
 	b.base += at
@@ -100,7 +101,7 @@ func (m *machine) box(a *Access, x *planSite, guards bool, b *box) bool {
 	case a.Count == 0:
 		b.width = a.Span
 	case a.Count > 1:
-		return b.add(a.Step, form.Bounds{Lo: 0, Hi: a.Count - 1})
+		return b.add(a.Step, interval.Bounds{Lo: 0, Hi: a.Count - 1})
 	}
 	return true
 }
@@ -170,27 +171,27 @@ func (m *machine) proportion(cong []Term, terms []Term, c *planCandidate, b *box
 // guarded adds k times what candidate g bounds to in: steps of the greatest common divisor of its
 // coefficients. vars are those of the form.
 // It counts c times in the congruence.
-func (m *machine) guarded(g *planCandidate, in form.Bounds, vars []form.Bounds, k, c int64, b *box) bool {
+func (m *machine) guarded(g *planCandidate, in interval.Bounds, vars []interval.Bounds, k, c int64, b *box) bool {
 	f := &m.p.Forms[m.p.Guards[g.Guard].Form]
 	var step, start int64
 	for i, t := range m.p.Terms[f.T0:f.T1] {
 		x, v := m.regs[t.Coef], vars[m.p.Lists[int(g.Pos)+i]]
-		at := form.SatMul(form.Clamp(x), v.Lo)
+		at := interval.SatMul(interval.Clamp(x), v.Lo)
 		if at <= -Largest || at >= Largest {
 			return false
 		}
-		step = form.Gcd(step, x)
+		step = interval.Gcd(step, x)
 		start += at
 	}
 	if step <= 0 || !in.Bounded() {
 		return false
 	}
 	// The first number from in.lo on that is congruent to start.
-	first := start + form.CeilDiv(in.Lo-start, step)*step
+	first := start + interval.CeilDiv(in.Lo-start, step)*step
 	if first > in.Hi {
 		return false
 	}
-	at := form.SatMul(k, first)
+	at := interval.SatMul(k, first)
 	if at <= -Largest || at >= Largest {
 		return false
 	}
@@ -199,7 +200,7 @@ func (m *machine) guarded(g *planCandidate, in form.Bounds, vars []form.Bounds, 
 		b.want = (b.want - c*(first%b.m)) % b.m
 		c *= step % b.m
 	}
-	return b.weigh(form.SatMul(k, step), form.Bounds{Lo: 0, Hi: (in.Hi - first) / step}, c)
+	return b.weigh(interval.SatMul(k, step), interval.Bounds{Lo: 0, Hi: (in.Hi - first) / step}, c)
 }
 
 // apart reports whether no byte is in both boxes, the second one moved by delta, as far as
@@ -215,7 +216,7 @@ func apart(a, b *box, delta int64) bool {
 		low -= d.stride * d.n
 	}
 	// The bytes meet if low + the sum of stride*i is from 1-a.width to b.width-1.
-	if low <= -form.Far/2 || low >= form.Far/2 {
+	if low <= -interval.Far/2 || low >= interval.Far/2 {
 		return false
 	}
 	var step, large int64
@@ -224,7 +225,7 @@ func apart(a, b *box, delta int64) bool {
 		// anything up to small.
 		lo, hi := 1-a.width-low-small, b.width-1-low
 		lo, hi = max(lo, 0), min(hi, large)
-		if lo > hi || step > 0 && form.FloorDiv(hi, step) < form.CeilDiv(lo, step) {
+		if lo > hi || step > 0 && interval.FloorDiv(hi, step) < interval.CeilDiv(lo, step) {
 			return true
 		}
 		var d dim
@@ -238,7 +239,7 @@ func apart(a, b *box, delta int64) bool {
 		default:
 			return incongruent(a, b, low)
 		}
-		step = form.Gcd(step, d.stride)
+		step = interval.Gcd(step, d.stride)
 		size := d.stride * d.n
 		large += size
 		small -= size
@@ -256,14 +257,14 @@ func incongruent(a, b *box, low int64) bool {
 		} else {
 			g = b.dims[x-a.n].stride
 		}
-		at := form.Bounds{Lo: low - b.width + 1, Hi: low + a.width - 1}
+		at := interval.Bounds{Lo: low - b.width + 1, Hi: low + a.width - 1}
 		for _, d := range a.dims[:a.n] {
 			at = remains(at, d, g)
 		}
 		for _, d := range b.dims[:b.n] {
 			at = remains(at, d, g)
 		}
-		if at.Bounded() && form.FloorDiv(at.Hi, g) < form.CeilDiv(at.Lo, g) {
+		if at.Bounded() && interval.FloorDiv(at.Hi, g) < interval.CeilDiv(at.Lo, g) {
 			return true
 		}
 	}
@@ -271,12 +272,12 @@ func incongruent(a, b *box, low int64) bool {
 }
 
 // remains adds a dimension, modulo g.
-func remains(b form.Bounds, d dim, g int64) form.Bounds {
+func remains(b interval.Bounds, d dim, g int64) interval.Bounds {
 	r := d.stride % g
 	if r > g/2 {
 		r -= g
 	}
-	return b.Plus(form.Bounds{Lo: 0, Hi: d.n}.Times(r))
+	return b.Plus(interval.Bounds{Lo: 0, Hi: d.n}.Times(r))
 }
 
 // A search looks for two places, one in each of two boxes, whose bytes meet and which are as the congruences want: by
@@ -287,7 +288,7 @@ type search struct {
 		greatest int64
 	} // least, greatest: of the strides that follow
 	n      int
-	in     form.Bounds // where the sum must be
+	in     interval.Bounds // where the sum must be
 	m      int64
 	budget int
 }
@@ -299,11 +300,11 @@ const maxTried = 64
 // looked at.
 func (s *search) meet(a, b *box, delta int64) bool {
 	low := a.base - b.base - delta
-	if low <= -form.Far/2 || low >= form.Far/2 {
+	if low <= -interval.Far/2 || low >= interval.Far/2 {
 		return true
 	}
 	s.n, s.m, s.budget = 0, 1, maxTried
-	s.in = form.Bounds{Lo: 1 - a.width - low, Hi: b.width - 1 - low}
+	s.in = interval.Bounds{Lo: 1 - a.width - low, Hi: b.width - 1 - low}
 	want := int64(0)
 	if a.m == b.m && a.m != 0 {
 		s.m, want = a.m, (a.want-b.want)%a.m
@@ -344,8 +345,8 @@ func (s *search) try(k int, at, want int64) bool {
 		return want%s.m == 0 && s.in.Lo <= at && at <= s.in.Hi
 	}
 	d := &s.dims[k]
-	lo := max(d.lo, form.CeilDiv(s.in.Lo-at-d.greatest, d.stride))
-	hi := min(d.hi, form.FloorDiv(s.in.Hi-at-d.least, d.stride))
+	lo := max(d.lo, interval.CeilDiv(s.in.Lo-at-d.greatest, d.stride))
+	hi := min(d.hi, interval.FloorDiv(s.in.Hi-at-d.least, d.stride))
 	if hi-lo > maxTried {
 		return true
 	}

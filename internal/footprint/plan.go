@@ -3,6 +3,7 @@ package footprint
 import (
 	"cmp"
 	"encoding/binary"
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -109,7 +110,7 @@ type planCandidate struct {
 // A planNeed is checks with the same terms: the site's range, moved by register c (-1: not at all), lies within in.
 type planNeed struct {
 	site, c int32
-	in      form.Bounds
+	in      interval.Bounds
 }
 
 // A planPlace is an access, and what of it the range of its bytes depends on.
@@ -580,7 +581,7 @@ func (b *planner) need(x *Context, s *planSet, check int32) {
 	const large, small = 1 << 61, 1 << 40
 	inner := func(x int64) bool { return x > -large && x < large }
 	if c := b.p.Ops[f.C]; c.Op == form.OpConst && c.Imm > -small && c.Imm < small && (inner(n.in.Lo) ||
-		n.in.Lo <= -form.Far) && (inner(n.in.Hi) || n.in.Hi >= form.Far) {
+		n.in.Lo <= -interval.Far) && (inner(n.in.Hi) || n.in.Hi >= interval.Far) {
 		// The same as a condition for the terms alone.
 		n.c = -1
 		if inner(n.in.Lo) {

@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -73,13 +74,13 @@ type Candidate struct {
 // A Check holds if a form lies in In.
 type Check struct {
 	Form int32
-	In   form.Bounds
+	In   interval.Bounds
 }
 
 // A Guard says that a form lies in In, where it holds.
 type Guard struct {
 	Form int32
-	In   form.Bounds
+	In   interval.Bounds
 	Not0 bool
 	Wrap uint8
 	Top  int32
@@ -98,7 +99,7 @@ type Exit struct {
 	Form int32
 	Rest int32
 	Step int32
-	In   form.Bounds
+	In   interval.Bounds
 	Not0 bool
 	Wrap uint8 // instead of in: form modulo 2^wrap is below register top
 	Top  int32

@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -392,7 +393,7 @@ func (m *machine) solve(i int, addr uint64) (block, tid [3]int64, ok bool) {
 	}
 	slices.SortFunc(order[:n], func(x,
 		y int) int {
-		return int(form.Clamp(m.regs[terms[y].Coef]-m.regs[terms[x].Coef]) >> 32)
+		return int(interval.Clamp(m.regs[terms[y].Coef]-m.regs[terms[x].Coef]) >> 32)
 	})
 	for t := range terms { // what is not in order is at its smallest
 		v := &m.p.Vars[terms[t].V]

@@ -2,8 +2,8 @@ package ir
 
 import "fmt"
 
-// A Builder makes a function, block by block. It checks each instruction as it comes, so that a mistake of a front end is found where it
-// is made; the first one stays.
+// A Builder makes a function, block by block. It checks each instruction as it comes, so that a mistake of a front end
+// is found where it is made; the first one stays.
 type Builder struct {
 	f   *Func
 	cur *Block

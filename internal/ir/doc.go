@@ -2,10 +2,11 @@
 // instructions, brought into SSA form, with dominator and post-dominator trees, the loop
 // nest with induction variables and trip counts, liveness, and uniformity.
 //
-// It knows no language that a kernel may be written in, and imports nothing of this module. A front end makes a Module
-// of Funcs; package fromptx is the one for PTX. An instruction says in closed sets what analyses may rely on: its
-// operation (Op), the types that it works on, its accesses to memory with their space, bytes and time, and its
-// attributes (rounding, order, scope, who meets at a barrier, what it reaches besides). Its Name is for people.
+// It knows no language that a kernel may be written in, and imports nothing of this module but the arithmetic of
+// intervals. A front end makes a Module of Funcs; package fromptx is the one for PTX. An instruction says in closed
+// sets what analyses may rely on: its operation (Op), the types that it works on, its accesses to memory with their
+// space, bytes and time, and its attributes (rounding, order, scope, who meets at a barrier, what it reaches besides).
+// Its Name is for people.
 //
 // A second front end, for machine code, has to do the same, and no pass will notice:
 //

@@ -93,7 +93,8 @@ func Format(f *Func, notes bool) []byte {
 	return p.out.Bytes()
 }
 
-// FormatModule is the text of a module, which ReadModule reads: what its functions know together, then those that could be made.
+// FormatModule is the text of a module, which ReadModule reads: what its functions know together, then those that
+// could be made.
 func FormatModule(m *Module) []byte {
 	var out bytes.Buffer
 	out.WriteString("module\n")

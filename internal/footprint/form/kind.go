@@ -1,5 +1,7 @@
 package form
 
+import "holdfast/internal/interval"
+
 import "math"
 
 // MaxTerms bounds the terms of a form. A longer one is one variable.
@@ -49,13 +51,13 @@ const (
 
 // ReadBounds is the bounds of a number of w bits (0: of any) that is read of a form within b; sound says that the
 // checks of the form hold.
-func ReadBounds(w uint8, signed bool, b Bounds, sound bool) Bounds {
-	all := Everything
+func ReadBounds(w uint8, signed bool, b interval.Bounds, sound bool) interval.Bounds {
+	all := interval.Everything
 	switch {
 	case w != 0 && signed:
-		all = SignedBounds(w)
+		all = interval.SignedBounds(w)
 	case w != 0:
-		all = UnsignedBounds(w)
+		all = interval.UnsignedBounds(w)
 	}
 	if sound && b.In(all) {
 		return b
@@ -79,51 +81,51 @@ func IsNumber(kind Kind, w uint8, imm int64, signed bool) bool {
 
 // Evaluate is the bounds of a variable whose arguments have bounds a and b; those of KindOne are
 // joined in a.
-func Evaluate(kind Kind, w uint8, imm int64, a, b Bounds) Bounds {
-	all := SignedBounds(w)
+func Evaluate(kind Kind, w uint8, imm int64, a, b interval.Bounds) interval.Bounds {
+	all := interval.SignedBounds(w)
 	switch kind {
 	case KindAny, KindTable, KindParam:
 		if imm&1 == 1 {
-			return UnsignedBounds(w)
+			return interval.UnsignedBounds(w)
 		}
 		return all
 	case KindCounter:
-		return Bounds{0, Far}
+		return interval.Bounds{Lo: 0, Hi: interval.Far}
 	case KindExt:
 		return a
 	case KindFlag:
-		return Bounds{0, 1}
+		return interval.Bounds{Lo: 0, Hi: 1}
 	case KindTest:
 		switch {
 		case a.Hi <= imm:
-			return Bounds{1, 1}
+			return interval.Bounds{Lo: 1, Hi: 1}
 		case a.Lo > imm:
-			return Bounds{0, 0}
+			return interval.Bounds{Lo: 0, Hi: 0}
 		}
-		return Bounds{0, 1}
+		return interval.Bounds{Lo: 0, Hi: 1}
 	case KindBits:
-		return Bounds{0, imm}
+		return interval.Bounds{Lo: 0, Hi: imm}
 	case KindCurve:
 		if a.Lo < 0 || a.Hi > maxScaled {
-			return Bounds{math.MinInt32, math.MaxInt32}
+			return interval.Bounds{Lo: math.MinInt32, Hi: math.MaxInt32}
 		}
-		return Bounds{scaled(imm, a.Lo), scaled(imm, a.Hi)}
+		return interval.Bounds{Lo: scaled(imm, a.Lo), Hi: scaled(imm, a.Hi)}
 	case KindBetween:
 		if a.Lo < 0 || b.Lo < 0 || max(a.Hi, b.Hi) >= int64(1)<<(min(w, 62)-2) {
 			return all
 		}
 		if imm == 1 { // where there is a middle, A is below B
-			return Bounds{a.Lo, max(a.Lo, b.Hi-1)}
+			return interval.Bounds{Lo: a.Lo, Hi: max(a.Lo, b.Hi-1)}
 		}
 		return a.Join(b)
 	case KindFloor:
-		return a.over(imm)
+		return a.Over(imm)
 	case KindMod:
 		return Modulo(a, imm)
 	case KindDivU, KindDivS:
 		if b.Lo <= 0 {
 			if kind == KindDivU {
-				return UnsignedBounds(w)
+				return interval.UnsignedBounds(w)
 			}
 			return all
 		}
@@ -131,7 +133,7 @@ func Evaluate(kind Kind, w uint8, imm int64, a, b Bounds) Bounds {
 	case KindRemU, KindRemS:
 		if b.Lo <= 0 {
 			if kind == KindRemU {
-				return UnsignedBounds(w)
+				return interval.UnsignedBounds(w)
 			}
 			return all
 		}
@@ -141,24 +143,24 @@ func Evaluate(kind Kind, w uint8, imm int64, a, b Bounds) Bounds {
 	case KindMul:
 		return a.Product(b)
 	case KindMinU, KindMinS:
-		return Bounds{min(a.Lo, b.Lo), min(a.Hi, b.Hi)}
+		return interval.Bounds{Lo: min(a.Lo, b.Lo), Hi: min(a.Hi, b.Hi)}
 	case KindMaxU, KindMaxS:
-		return Bounds{max(a.Lo, b.Lo), max(a.Hi, b.Hi)}
+		return interval.Bounds{Lo: max(a.Lo, b.Lo), Hi: max(a.Hi, b.Hi)}
 	case KindAbs:
 		if a.Lo >= 0 {
 			return a
 		}
-		return Bounds{0, max(a.Hi, -a.Lo)}
+		return interval.Bounds{Lo: 0, Hi: max(a.Hi, -a.Lo)}
 	case KindAnd:
 		if a.Lo < 0 || b.Lo < 0 {
-			return UnsignedBounds(w)
+			return interval.UnsignedBounds(w)
 		}
-		return Bounds{0, min(a.Hi, b.Hi)}
+		return interval.Bounds{Lo: 0, Hi: min(a.Hi, b.Hi)}
 	case KindOr, KindXor:
-		if a.Lo < 0 || b.Lo < 0 || a.Hi >= Far || b.Hi >= Far {
-			return UnsignedBounds(w)
+		if a.Lo < 0 || b.Lo < 0 || a.Hi >= interval.Far || b.Hi >= interval.Far {
+			return interval.UnsignedBounds(w)
 		}
-		r := Bounds{0, Smear(max(a.Hi, b.Hi))}
+		r := interval.Bounds{Lo: 0, Hi: interval.Smear(max(a.Hi, b.Hi))}
 		if kind == KindOr {
 			r.Lo = max(a.Lo, b.Lo)
 			r.Hi = min(r.Hi, a.Hi+b.Hi)
@@ -168,46 +170,47 @@ func Evaluate(kind Kind, w uint8, imm int64, a, b Bounds) Bounds {
 		if a.Lo < 0 || b.Lo < 0 || b.Hi >= int64(w) || b.Hi >= 62 {
 			return all
 		}
-		if r := (Bounds{SatMul(a.Lo, 1<<b.Lo), SatMul(a.Hi, 1<<b.Hi)}); r.Hi < Far && r.In(all) {
+		if r := (interval.Bounds{Lo: interval.SatMul(a.Lo, 1<<b.Lo), Hi: interval.SatMul(a.Hi,
+			1<<b.Hi)}); r.Hi < interval.Far && r.In(all) {
 			return r
 		}
 		return all // a signed number, always: whoever needs one has no check
 	case KindShrU, KindShrS:
 		if b.Lo < 0 {
-			b = Bounds{0, 63}
+			b = interval.Bounds{Lo: 0, Hi: 63}
 		}
 		lo, hi := min(b.Lo, 62), min(b.Hi, 62)
-		return a.over(1 << lo).Join(a.over(1 << hi))
+		return a.Over(1 << lo).Join(a.Over(1 << hi))
 	case KindOne:
 		return a
 	case KindHalf:
 		if a.Lo < 0 {
 			return all
 		}
-		return Bounds{0, a.Hi}
+		return interval.Bounds{Lo: 0, Hi: a.Hi}
 	}
-	return Everything
+	return interval.Everything
 }
 
 // Modulo is the bounds of a modulo k > 0.
-func Modulo(a Bounds, k int64) Bounds {
-	if a.Bounded() && FloorDiv(a.Lo, k) == FloorDiv(a.Hi, k) {
-		q := FloorDiv(a.Lo, k) * k
-		return Bounds{a.Lo - q, a.Hi - q}
+func Modulo(a interval.Bounds, k int64) interval.Bounds {
+	if a.Bounded() && interval.FloorDiv(a.Lo, k) == interval.FloorDiv(a.Hi, k) {
+		q := interval.FloorDiv(a.Lo, k) * k
+		return interval.Bounds{Lo: a.Lo - q, Hi: a.Hi - q}
 	}
-	return Bounds{0, k - 1}
+	return interval.Bounds{Lo: 0, Hi: k - 1}
 }
 
 // quotient is the bounds of a / b, rounded towards zero; b > 0.
-func quotient(a, b Bounds) Bounds {
-	r := Bounds{-Far, Far}
-	if a.Lo > -Far {
+func quotient(a, b interval.Bounds) interval.Bounds {
+	r := interval.Bounds{Lo: -interval.Far, Hi: interval.Far}
+	if a.Lo > -interval.Far {
 		r.Lo = a.Lo / b.Hi
 		if a.Lo < 0 {
 			r.Lo = a.Lo / b.Lo
 		}
 	}
-	if a.Hi < Far {
+	if a.Hi < interval.Far {
 		r.Hi = a.Hi / b.Lo
 		if a.Hi < 0 {
 			r.Hi = a.Hi / b.Hi
@@ -217,15 +220,15 @@ func quotient(a, b Bounds) Bounds {
 }
 
 // remainder is the bounds of a % b, with the sign of a; b > 0.
-func remainder(a, b Bounds) Bounds {
+func remainder(a, b interval.Bounds) interval.Bounds {
 	if b.Lo == b.Hi && a.Lo >= 0 {
 		return Modulo(a, b.Lo)
 	}
-	top := Far
-	if b.Hi < Far {
+	top := interval.Far
+	if b.Hi < interval.Far {
 		top = b.Hi - 1
 	}
-	r := Bounds{0, max(0, min(a.Hi, top))}
+	r := interval.Bounds{Lo: 0, Hi: max(0, min(a.Hi, top))}
 	if a.Lo < 0 {
 		r.Lo = max(a.Lo, -top)
 	} else if a.Hi < b.Lo {
@@ -234,21 +237,21 @@ func remainder(a, b Bounds) Bounds {
 	return r
 }
 
-func mulHiBounds(signed bool, w uint8, a, b Bounds) Bounds {
+func mulHiBounds(signed bool, w uint8, a, b interval.Bounds) interval.Bounds {
 	if signed {
 		if w > 32 {
 			if a.Lo < 0 || b.Lo < 0 {
-				return SignedBounds(w)
+				return interval.SignedBounds(w)
 			}
 		} else {
 			p := a.Product(b)
-			return Bounds{p.Lo >> w, p.Hi >> w}
+			return interval.Bounds{Lo: p.Lo >> w, Hi: p.Hi >> w}
 		}
 	} else if a.Lo < 0 || b.Lo < 0 {
-		return UnsignedBounds(w)
+		return interval.UnsignedBounds(w)
 	}
-	if a.Hi >= Far || b.Hi >= Far {
-		return UnsignedBounds(w)
+	if a.Hi >= interval.Far || b.Hi >= interval.Far {
+		return interval.UnsignedBounds(w)
 	}
-	return Bounds{mulHigh(OpMulHiU, w, a.Lo, b.Lo), mulHigh(OpMulHiU, w, a.Hi, b.Hi)}
+	return interval.Bounds{Lo: mulHigh(OpMulHiU, w, a.Lo, b.Lo), Hi: mulHigh(OpMulHiU, w, a.Hi, b.Hi)}
 }

@@ -2,6 +2,7 @@ package summarise
 
 import (
 	"cmp"
+	"holdfast/internal/interval"
 	"iter"
 	"slices"
 
@@ -183,7 +184,7 @@ func (k *kernel) constantRead(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fa
 	}
 	a := &access{kind: footprint.IsRead, f: f, off: m.Off, bytes: int64(m.Bytes), facts: facts, block: b, pos: in.Pos}
 	size := int64(k.symbols[f.sym-1].size)
-	at := k.formBounds(k.withoutSymbol(f)).Plus(form.Bounds{Lo: m.Off, Hi: m.Off})
+	at := k.formBounds(k.withoutSymbol(f)).Plus(interval.Bounds{Lo: m.Off, Hi: m.Off})
 	if len(f.checks) > 0 || size > 0 && (at.Lo < 0 || at.Hi > size-a.bytes) {
 		a.f = k.form(linear{c: k.num(0), sym: f.sym})
 		a.off, a.bytes = 0, max(size, 1)

@@ -1,6 +1,7 @@
 package summarise
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -124,7 +125,7 @@ func (k *kernel) inductions() bool {
 func (k *kernel) stepOf(l *ir.Loop, in *ir.Inst) (step, bool) {
 	d := in.Defs[0]
 	w := k.width(k.vals[d])
-	s := step{lo: form.Far, hi: -form.Far}
+	s := step{lo: interval.Far, hi: -interval.Far}
 	for i, p := range l.Header.Preds {
 		if !k.f.Loops.Contains(l, p.Block) {
 			continue

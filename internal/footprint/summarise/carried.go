@@ -1,6 +1,7 @@
 package summarise
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -177,14 +178,14 @@ func (k *kernel) decided(e exprID, facts []fact, known []guard) int {
 			if !ok {
 				continue
 			}
-			in := g.in.Plus(form.Bounds{Lo: -c, Hi: -c})
+			in := g.in.Plus(interval.Bounds{Lo: -c, Hi: -c})
 			for _, have := range known {
 				d, ok := k.constant(have.f.c)
 				if !ok || have.not0 || have.wrap != 0 || len(have.f.checks) > 0 || !slices.Equal(have.f.terms,
 					g.f.terms) || have.f.sym != g.f.sym {
 					continue
 				}
-				if have.in.Plus(form.Bounds{Lo: -d, Hi: -d}).In(in) {
+				if have.in.Plus(interval.Bounds{Lo: -d, Hi: -d}).In(in) {
 					return want
 				}
 			}

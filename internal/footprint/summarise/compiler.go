@@ -3,6 +3,7 @@ package summarise
 import (
 	"cmp"
 	"encoding/binary"
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint"
@@ -32,7 +33,7 @@ type compiler struct {
 
 type guardKey struct {
 	f    *linear
-	in   form.Bounds
+	in   interval.Bounds
 	not0 bool
 	wrap uint8
 	top  exprID
@@ -440,7 +441,7 @@ func (c *compiler) congruence(a *access) int32 {
 			continue
 		}
 		for _, g := range c.kernel.guards(x) {
-			if g.wrap != 0 || len(g.f.terms) != 1 || !g.not0 && g.in != (form.Bounds{Lo: 0, Hi: 0}) {
+			if g.wrap != 0 || len(g.f.terms) != 1 || !g.not0 && g.in != (interval.Bounds{Lo: 0, Hi: 0}) {
 				continue
 			}
 			v := c.vars[g.f.terms[0].v]

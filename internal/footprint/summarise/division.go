@@ -1,6 +1,7 @@
 package summarise
 
 import (
+	"holdfast/internal/interval"
 	"math/big"
 	"math/bits"
 
@@ -78,7 +79,7 @@ func (g *graph) smallDivision(x expr) (*linear, int64) {
 	}
 	// The fewer bits the numbers have, the less exact the factor must be.
 	for below := int64(x.w) - 1; below >= 4; below-- {
-		if below < 16 && !g.formBounds(f).In(form.UnsignedBounds(uint8(below))) {
+		if below < 16 && !g.formBounds(f).In(interval.UnsignedBounds(uint8(below))) {
 			break // hardly what the compiler knew
 		}
 		if c, ok := divisorOf(new(big.Int).SetUint64(form.Unsigned(x.w, m)), int64(x.w)+n, below); ok {

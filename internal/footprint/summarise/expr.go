@@ -2,6 +2,7 @@ package summarise
 
 import (
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 
@@ -24,8 +25,8 @@ type expr struct {
 type graph struct {
 	exprs   []expr
 	index   map[expr]exprID
-	uniform []bool        // the same in all threads of the grid, and computable
-	bounds  []form.Bounds // of uniform values, in every launch
+	uniform []bool            // the same in all threads of the grid, and computable
+	bounds  []interval.Bounds // of uniform values, in every launch
 	linear  []*linear
 	phis    []phi
 	drifts  []drift
@@ -69,7 +70,7 @@ func newGraph() *graph {
 		origin:  map[exprID]*ir.Block{}, loads: map[int64]loaded{}, maxTid: [3]int64{1023, 1023, 63}}
 	g.exprs = append(g.exprs, expr{})
 	g.uniform = append(g.uniform, false)
-	g.bounds = append(g.bounds, form.Bounds{})
+	g.bounds = append(g.bounds, interval.Bounds{})
 	g.linear = append(g.linear, nil)
 	return g
 }
@@ -123,7 +124,7 @@ func (g *graph) intern(x expr) exprID {
 		u = u && (arg == noExpr || g.uniform[arg])
 	}
 	g.uniform = append(g.uniform, u)
-	g.bounds = append(g.bounds, form.Bounds{})
+	g.bounds = append(g.bounds, interval.Bounds{})
 	g.linear = append(g.linear, nil)
 	if x.w > 1 {
 		if u {
@@ -211,8 +212,8 @@ func (g *graph) simplify(x expr, ac bool, av int64, bc bool, bv int64) exprID {
 			return a
 		}
 		if c, ok := g.constant(xa.b); bc && ok && xa.op == form.OpDivU && c > 0 {
-			if most := form.Unsigned(x.w, -1) / uint64(c); uint64(form.Smear(int64(min(most,
-				uint64(form.Far)))))&^form.Unsigned(x.w, bv) == 0 {
+			if most := form.Unsigned(x.w, -1) / uint64(c); uint64(interval.Smear(int64(min(most,
+				uint64(interval.Far)))))&^form.Unsigned(x.w, bv) == 0 {
 				return a // a quotient has no bits where the mask has none
 			}
 		}

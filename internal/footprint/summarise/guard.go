@@ -1,6 +1,7 @@
 package summarise
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
@@ -17,7 +18,7 @@ type fact struct {
 // whose form may be negative is a wrap: the form modulo 2^w is below hi.
 type guard struct {
 	f    *linear
-	in   form.Bounds
+	in   interval.Bounds
 	not0 bool  // instead: f is not 0
 	wrap uint8 // instead: 0 <= f mod 2^wrap < top
 	top  exprID
@@ -120,13 +121,13 @@ func (k *kernel) guards(f fact) []guard {
 			list := []guard{{f: d, not0: true}}
 			switch b := k.formBounds(d); {
 			case b.Lo == 0: // floors can say more of a bound
-				list = append(list, guard{f: d, in: form.Bounds{Lo: 1, Hi: form.Far}})
+				list = append(list, guard{f: d, in: interval.Bounds{Lo: 1, Hi: interval.Far}})
 			case b.Hi == 0:
-				list = append(list, guard{f: d, in: form.Bounds{Lo: -form.Far, Hi: -1}})
+				list = append(list, guard{f: d, in: interval.Bounds{Lo: -interval.Far, Hi: -1}})
 			}
 			return list
 		}
-		return k.quotients([]guard{{f: d, in: form.Bounds{Lo: 0, Hi: 0}}})
+		return k.quotients([]guard{{f: d, in: interval.Bounds{Lo: 0, Hi: 0}}})
 	case form.OpLTS, form.OpLES, form.OpLTU, form.OpLEU:
 	default:
 		return nil
@@ -135,12 +136,12 @@ func (k *kernel) guards(f fact) []guard {
 	strict := x.op == form.OpLTS || x.op == form.OpLTU
 	var list []guard
 	if d, ok := k.difference(x.a, x.b, signed); ok { // a - b
-		in := form.Bounds{Lo: -form.Far, Hi: 0}
+		in := interval.Bounds{Lo: -interval.Far, Hi: 0}
 		if strict {
 			in.Hi = -1
 		}
 		if f.not {
-			in = form.Bounds{Lo: in.Hi + 1, Hi: form.Far}
+			in = interval.Bounds{Lo: in.Hi + 1, Hi: interval.Far}
 		}
 		list = append(list, guard{f: d, in: in})
 	}
@@ -177,16 +178,16 @@ func (g *graph) quotients(list []guard) []guard {
 		if !ok || k == 0 || v.kind != form.KindFloor || v.args[0].w != 0 || v.args[0].f.sym != 0 {
 			continue
 		}
-		in := x.in.Plus(form.Bounds{Lo: -c, Hi: -c})
+		in := x.in.Plus(interval.Bounds{Lo: -c, Hi: -c})
 		if k < 0 {
 			k, in = -k, in.Times(-1)
 		}
-		r := form.Everything
-		if in.Lo > -form.Far {
-			r.Lo = form.SatMul(form.CeilDiv(in.Lo, k), v.imm)
+		r := interval.Everything
+		if in.Lo > -interval.Far {
+			r.Lo = interval.SatMul(interval.CeilDiv(in.Lo, k), v.imm)
 		}
-		if in.Hi < form.Far {
-			r.Hi = min(form.SatMul(form.FloorDiv(in.Hi, k), v.imm)+v.imm-1, form.Far)
+		if in.Hi < interval.Far {
+			r.Hi = min(interval.SatMul(interval.FloorDiv(in.Hi, k), v.imm)+v.imm-1, interval.Far)
 		}
 		list = append(list, guard{f: g.withChecks(v.args[0].f, x.f), in: r})
 	}
@@ -258,7 +259,7 @@ func (k *kernel) exit(l *ir.Loop, id int64, counter varID, g guard) (exit, bool)
 	x := exit{loop: id, g: g}
 	if g.wrap != 0 {
 		x.wrap, x.top = g.wrap, g.top
-		x.g = guard{f: g.f, in: form.Bounds{Lo: 0, Hi: form.Far}}
+		x.g = guard{f: g.f, in: interval.Bounds{Lo: 0, Hi: interval.Far}}
 	}
 	rest := linear{c: g.f.c}
 	for _, t := range g.f.terms {

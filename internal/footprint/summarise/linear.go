@@ -2,6 +2,7 @@ package summarise
 
 import (
 	"encoding/binary"
+	"holdfast/internal/interval"
 	"math/bits"
 	"slices"
 
@@ -363,9 +364,9 @@ func (g *graph) quotientOf(a, b exprID) exprID {
 }
 
 // formBounds is the bounds of a form in every launch.
-func (g *graph) formBounds(f *linear) form.Bounds {
+func (g *graph) formBounds(f *linear) interval.Bounds {
 	if f.sym != 0 {
-		return form.Everything
+		return interval.Everything
 	}
 	b := g.bounds[f.c]
 	for _, t := range f.terms {
@@ -380,17 +381,17 @@ func (g *graph) formBounds(f *linear) form.Bounds {
 }
 
 // all is what the check demands.
-func (c check) all() form.Bounds { return numbers(c.f, c.w, c.signed) }
+func (c check) all() interval.Bounds { return numbers(c.f, c.w, c.signed) }
 
 // numbers is where a form must lie to be a number of w bits. A bound of ±far is none, so a sum of 64 bits that
 // has no other may have overflowed.
-func numbers(f *linear, w uint8, signed bool) form.Bounds {
-	all := form.UnsignedBounds(w)
+func numbers(f *linear, w uint8, signed bool) interval.Bounds {
+	all := interval.UnsignedBounds(w)
 	if signed {
-		all = form.SignedBounds(w)
+		all = interval.SignedBounds(w)
 	}
 	if len(f.terms) > 0 {
-		all = all.Meet(form.Bounds{Lo: -form.Far + 1, Hi: form.Far - 1})
+		all = all.Meet(interval.Bounds{Lo: -interval.Far + 1, Hi: interval.Far - 1})
 	}
 	return all
 }
@@ -574,7 +575,7 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 			return g.shifted(fa, x.w, x.op == form.OpShrS, int64(1)<<k)
 		}
 		if k, ok := g.constant(x.b); ok && k >= 62 && k < int64(x.w) && fa.sym == 0 &&
-			g.formBounds(fa).In(form.Bounds{Lo: 0, Hi: form.Far - 1}) {
+			g.formBounds(fa).In(interval.Bounds{Lo: 0, Hi: interval.Far - 1}) {
 			return g.withChecks(g.uniformForm(g.num(0)), fa) // the sign of an index
 		}
 		kind := form.KindShrU
@@ -648,7 +649,7 @@ func (g *graph) lineariseOp(e exprID, x expr) *linear {
 // is a variable.
 func (g *graph) floor(f *linear, m int64, w uint8) *linear {
 	whole, rest := g.split(f, m)
-	if g.formBounds(rest).In(form.Bounds{Lo: 0, Hi: m - 1}) && rest.sym == 0 {
+	if g.formBounds(rest).In(interval.Bounds{Lo: 0, Hi: m - 1}) && rest.sym == 0 {
 		return g.withChecks(whole, f)
 	}
 	// (k*B + r) / (k*m) = B / m if 0 <= r < k.
@@ -671,7 +672,7 @@ func (g *graph) shifted(f *linear, w uint8, signed bool, m int64) *linear {
 	if len(r.checks) == len(f.checks) {
 		return g.floor(r, m, w)
 	}
-	if g.formBounds(r).In(form.Bounds{Lo: 0, Hi: m - 1}) && g.plausible(f) && g.modest(f, w) {
+	if g.formBounds(r).In(interval.Bounds{Lo: 0, Hi: m - 1}) && g.plausible(f) && g.modest(f, w) {
 		return g.withChecks(g.uniformForm(g.num(0)), r) // the sign of an index
 	}
 	q := g.floor(r, m, w)
@@ -695,7 +696,7 @@ func (g *graph) withChecks(r, f *linear) *linear {
 // mod is f modulo m, not negative.
 func (g *graph) mod(f *linear, m int64, w uint8) *linear {
 	_, rest := g.split(f, m)
-	if g.formBounds(rest).In(form.Bounds{Lo: 0, Hi: m - 1}) && rest.sym == 0 {
+	if g.formBounds(rest).In(interval.Bounds{Lo: 0, Hi: m - 1}) && rest.sym == 0 {
 		return g.withChecks(rest, f)
 	}
 	var r *linear
@@ -720,7 +721,7 @@ func (g *graph) split(f *linear, m int64) (whole, rest *linear) {
 	var a, b linear
 	a.c, b.c = g.num(0), f.c
 	if c, ok := g.constant(f.c); ok {
-		q := form.FloorDiv(c, m)
+		q := interval.FloorDiv(c, m)
 		a.c, b.c = g.num(q), g.num(c-q*m)
 	}
 	for _, t := range f.terms {
@@ -747,21 +748,21 @@ func (g *graph) reduce(f *linear, m int64) (*linear, int64) {
 		if !ok {
 			return nil, 1
 		}
-		k := form.Gcd(m, x)
+		k := interval.Gcd(m, x)
 		for _, u := range f.terms {
 			// What has no chance of being small must be a multiple as well.
-			if y, ok := g.constant(u.coef); ok && !g.vars[u.v].bounds.Times(y).In(form.Bounds{Lo: 0, Hi: k - 1}) {
-				k = form.Gcd(k, y)
+			if y, ok := g.constant(u.coef); ok && !g.vars[u.v].bounds.Times(y).In(interval.Bounds{Lo: 0, Hi: k - 1}) {
+				k = interval.Gcd(k, y)
 			}
 		}
-		if k > best && g.rest(f, k, c).In(form.Bounds{Lo: 0, Hi: k - 1}) {
+		if k > best && g.rest(f, k, c).In(interval.Bounds{Lo: 0, Hi: k - 1}) {
 			best = k
 		}
 	}
 	if best <= 1 {
 		return nil, 1
 	}
-	r := linear{c: g.num(form.FloorDiv(c, best))}
+	r := linear{c: g.num(interval.FloorDiv(c, best))}
 	for _, t := range f.terms {
 		if x, _ := g.constant(t.coef); x%best == 0 {
 			r.terms = append(r.terms, term{t.v, g.num(x / best)})
@@ -771,8 +772,8 @@ func (g *graph) reduce(f *linear, m int64) (*linear, int64) {
 }
 
 // rest is the bounds, in every launch, of the terms of f that are no multiples of k, and c modulo k.
-func (g *graph) rest(f *linear, k, c int64) form.Bounds {
-	r := form.Bounds{Lo: c - form.FloorDiv(c, k)*k, Hi: c - form.FloorDiv(c, k)*k}
+func (g *graph) rest(f *linear, k, c int64) interval.Bounds {
+	r := interval.Bounds{Lo: c - interval.FloorDiv(c, k)*k, Hi: c - interval.FloorDiv(c, k)*k}
 	for _, t := range f.terms {
 		if x, ok := g.constant(t.coef); !ok || x%k != 0 {
 			r = r.Plus(g.vars[t.v].bounds.Product(g.bounds[t.coef]))
@@ -804,9 +805,9 @@ func (g *graph) modest(f *linear, w uint8) bool {
 	b := g.bounds[f.c]
 	for _, t := range f.terms {
 		v := g.vars[t.v].bounds
-		b = b.Plus(form.Bounds{Lo: min(max(v.Lo, -1023), v.Hi), Hi: min(v.Hi, 1023)}.Product(g.bounds[t.coef]))
+		b = b.Plus(interval.Bounds{Lo: min(max(v.Lo, -1023), v.Hi), Hi: min(v.Hi, 1023)}.Product(g.bounds[t.coef]))
 	}
-	return b.In(form.SignedBounds(w))
+	return b.In(interval.SignedBounds(w))
 }
 
 // divide is the form of a division or its remainder.
@@ -814,7 +815,7 @@ func (g *graph) divide(x expr) *linear {
 	signed := x.op == form.OpDivS || x.op == form.OpRemS
 	quot := x.op == form.OpDivU || x.op == form.OpDivS
 	m, ok := g.constant(x.b)
-	if ok && m > 0 && m < form.Far {
+	if ok && m > 0 && m < interval.Far {
 		fa := g.linear[x.a]
 		f := g.read(fa, x.w, signed)
 		whole, _ := g.split(fa, m)
@@ -941,8 +942,8 @@ func (g *graph) ones(f *linear) uint64 {
 		zeros = min(zeros, g.trailing(t.coef))
 	}
 	all := ^uint64(0)
-	if b.Lo >= 0 && b.Hi < form.Far {
-		all = uint64(form.Smear(b.Hi))
+	if b.Lo >= 0 && b.Hi < interval.Far {
+		all = uint64(interval.Smear(b.Hi))
 	}
 	if zeros >= 64 {
 		return 0
@@ -953,12 +954,12 @@ func (g *graph) ones(f *linear) uint64 {
 		zeros int
 		most  int64
 	}
-	parts := []part{{g.trailing(f.c), form.Far}}
-	if c, ok := g.constant(f.c); ok && c >= 0 && c < form.Far {
+	parts := []part{{g.trailing(f.c), interval.Far}}
+	if c, ok := g.constant(f.c); ok && c >= 0 && c < interval.Far {
 		parts[0].most = c
 	}
 	for _, t := range f.terms {
-		p := part{g.trailing(t.coef), form.Far}
+		p := part{g.trailing(t.coef), interval.Far}
 		if r := g.vars[t.v].bounds.Product(g.bounds[t.coef]); r.Lo >= 0 {
 			p.most = r.Hi
 		}
@@ -971,8 +972,8 @@ func (g *graph) ones(f *linear) uint64 {
 			have |= multiplesUpTo(low, sum)
 			low, sum = p.zeros, 0
 		}
-		if sum += p.most; sum < 0 || sum > form.Far { // two that have no bound
-			sum = form.Far
+		if sum += p.most; sum < 0 || sum > interval.Far { // two that have no bound
+			sum = interval.Far
 		}
 	}
 	have |= multiplesUpTo(low, sum)
@@ -982,8 +983,8 @@ func (g *graph) ones(f *linear) uint64 {
 // multiplesUpTo is the bits of numbers up to most that are multiples of 2^low.
 func multiplesUpTo(low int, most int64) uint64 {
 	all := ^uint64(0)
-	if most < form.Far {
-		all = uint64(form.Smear(most))
+	if most < interval.Far {
+		all = uint64(interval.Smear(most))
 	}
 	if low >= 64 {
 		return 0
@@ -1090,7 +1091,7 @@ func (g *graph) unless(f *linear, cond exprID, yes bool) *linear {
 	k, ok2 := g.constant(d.terms[0].coef)
 	least := g.vars[v].bounds.Lo
 	if !ok1 || !ok2 || least <= -footprint.Largest || c <= -footprint.Largest || c >= footprint.Largest ||
-		form.SatMul(k, least) != -c {
+		interval.SatMul(k, least) != -c {
 		return f
 	}
 	for _, t := range f.terms {
@@ -1176,23 +1177,23 @@ func (g *graph) merge(e exprID, x expr) *linear {
 }
 
 // uniformBounds is the bounds of a uniform value, as a signed number, in every launch.
-func (g *graph) uniformBounds(e exprID) form.Bounds {
+func (g *graph) uniformBounds(e exprID) interval.Bounds {
 	x := g.exprs[e]
-	all := form.SignedBounds(x.w)
-	var r form.Bounds
+	all := interval.SignedBounds(x.w)
+	var r interval.Bounds
 	switch x.op {
 	case form.OpConst:
-		return form.Bounds{Lo: form.Clamp(x.imm), Hi: form.Clamp(x.imm)}
+		return interval.Bounds{Lo: interval.Clamp(x.imm), Hi: interval.Clamp(x.imm)}
 	case form.OpGeometry:
 		switch x.imm {
 		case form.NtidX, form.NtidY, form.NtidZ:
-			return form.Bounds{Lo: 1, Hi: g.maxTid[x.imm-form.NtidX] + 1}
+			return interval.Bounds{Lo: 1, Hi: g.maxTid[x.imm-form.NtidX] + 1}
 		case form.NctaidY, form.NctaidZ:
-			return form.Bounds{Lo: 1, Hi: 65535}
+			return interval.Bounds{Lo: 1, Hi: 65535}
 		case form.DynamicShared:
-			return form.Bounds{Lo: 0, Hi: 1 << 20}
+			return interval.Bounds{Lo: 0, Hi: 1 << 20}
 		}
-		return form.Bounds{Lo: 1, Hi: 1<<31 - 1}
+		return interval.Bounds{Lo: 1, Hi: 1<<31 - 1}
 	case form.OpAdd:
 		r = g.bounds[x.a].Plus(g.bounds[x.b])
 	case form.OpSub:
@@ -1202,17 +1203,17 @@ func (g *graph) uniformBounds(e exprID) form.Bounds {
 	case form.OpSext:
 		r = g.bounds[x.a]
 		if g.width(x.a) == 1 {
-			r = form.Bounds{Lo: -1, Hi: 0}
+			r = interval.Bounds{Lo: -1, Hi: 0}
 		}
 	case form.OpZext:
-		r = form.UnsignedBounds(g.width(x.a))
+		r = interval.UnsignedBounds(g.width(x.a))
 		if b := g.bounds[x.a]; g.width(x.a) > 1 && b.Lo >= 0 {
 			r = b
 		}
 	case form.OpMinS:
-		r = form.Bounds{Lo: min(g.bounds[x.a].Lo, g.bounds[x.b].Lo), Hi: min(g.bounds[x.a].Hi, g.bounds[x.b].Hi)}
+		r = interval.Bounds{Lo: min(g.bounds[x.a].Lo, g.bounds[x.b].Lo), Hi: min(g.bounds[x.a].Hi, g.bounds[x.b].Hi)}
 	case form.OpMaxS:
-		r = form.Bounds{Lo: max(g.bounds[x.a].Lo, g.bounds[x.b].Lo), Hi: max(g.bounds[x.a].Hi, g.bounds[x.b].Hi)}
+		r = interval.Bounds{Lo: max(g.bounds[x.a].Lo, g.bounds[x.b].Lo), Hi: max(g.bounds[x.a].Hi, g.bounds[x.b].Hi)}
 	default:
 		return all
 	}

@@ -1,6 +1,7 @@
 package summarise
 
 import (
+	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint"
@@ -113,10 +114,10 @@ func (g *graph) modulus(f *linear) (m, r int64) {
 		for _, t := range n.terms {
 			x, is := g.constant(t.coef)
 			ok = ok && is && x > -1<<32 && x < 1<<32
-			m = form.Gcd(m, x)
+			m = interval.Gcd(m, x)
 		}
 		if ok && m > 1 {
-			return m, form.Modulo(form.Bounds{Lo: c, Hi: c}, m).Lo
+			return m, form.Modulo(interval.Bounds{Lo: c, Hi: c}, m).Lo
 		}
 		m = 0
 	}
@@ -214,12 +215,12 @@ func (c *compiler) quotientGuard(g guard, v varID) (guard, bool) {
 	if !ok {
 		return guard{}, false
 	}
-	in := form.Everything
+	in := interval.Everything
 	if g.in.Lo > -footprint.Largest {
-		in.Lo = form.FloorDiv(g.in.Lo+n, x.imm)
+		in.Lo = interval.FloorDiv(g.in.Lo+n, x.imm)
 	}
 	if g.in.Hi < footprint.Largest {
-		in.Hi = form.FloorDiv(g.in.Hi+n, x.imm)
+		in.Hi = interval.FloorDiv(g.in.Hi+n, x.imm)
 	}
 	return guard{f: c.withChecks(f, g.f), in: in}, true
 }

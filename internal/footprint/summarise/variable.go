@@ -2,6 +2,7 @@ package summarise
 
 import (
 	"encoding/binary"
+	"holdfast/internal/interval"
 	"math"
 
 	"holdfast/internal/footprint/form"
@@ -27,7 +28,7 @@ type variable struct {
 	from exprID // what it stands for, if it is not made of its arguments
 	args []argument
 
-	bounds form.Bounds // in every launch
+	bounds interval.Bounds // in every launch
 }
 
 // keyOf is what tells a variable from others.
@@ -54,7 +55,7 @@ func (g *graph) variable(v variable) varID {
 	if v.kind == form.KindThread {
 		v.bounds = g.coordinate(int(v.imm))
 	} else {
-		var ab [2]form.Bounds
+		var ab [2]interval.Bounds
 		for i, a := range v.args {
 			b := a.read(g.formBounds(a.f), len(a.f.checks) == 0 && (a.w < 63 || g.whole(a)))
 			switch {
@@ -72,23 +73,23 @@ func (g *graph) variable(v variable) varID {
 }
 
 // coordinate is the bounds of a coordinate in every launch.
-func (g *graph) coordinate(i int) form.Bounds {
+func (g *graph) coordinate(i int) interval.Bounds {
 	switch i {
 	case form.TidX, form.TidY, form.TidZ:
-		return form.Bounds{Lo: 0, Hi: g.maxTid[i-form.TidX]}
+		return interval.Bounds{Lo: 0, Hi: g.maxTid[i-form.TidX]}
 	case form.CtaidX, form.ClusterIDX, form.ClusterIDY, form.ClusterIDZ:
-		return form.Bounds{Lo: 0, Hi: math.MaxInt32 - 1}
+		return interval.Bounds{Lo: 0, Hi: math.MaxInt32 - 1}
 	case form.CtaidY, form.CtaidZ:
-		return form.Bounds{Lo: 0, Hi: 65535 - 1}
+		return interval.Bounds{Lo: 0, Hi: 65535 - 1}
 	case form.LaneID:
-		return form.Bounds{Lo: 0, Hi: 31}
+		return interval.Bounds{Lo: 0, Hi: 31}
 	}
-	return form.Bounds{Lo: 0, Hi: 1023}
+	return interval.Bounds{Lo: 0, Hi: 1023}
 }
 
 // read is the bounds of an argument whose form lies in b; sound says that the checks of the form
 // hold.
-func (a argument) read(b form.Bounds, sound bool) form.Bounds {
+func (a argument) read(b interval.Bounds, sound bool) interval.Bounds {
 	return form.ReadBounds(a.w, a.signed, b, sound)
 }
 

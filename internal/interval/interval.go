@@ -1,4 +1,6 @@
-package form
+// Package interval has the arithmetic of intervals of integers, whose ends may be missing. It is pure, and imports the
+// standard library only: whoever bounds numbers uses this one type.
+package interval
 
 import (
 	"fmt"
@@ -81,7 +83,7 @@ func (b Bounds) Plus(o Bounds) Bounds {
 func (b Bounds) Minus(o Bounds) Bounds { return b.Plus(o.Times(-1)) }
 
 // Over is all quotients by k > 0, rounded towards minus infinity.
-func (b Bounds) over(k int64) Bounds {
+func (b Bounds) Over(k int64) Bounds {
 	r := Bounds{-Far, Far}
 	if b.Lo > -Far {
 		r.Lo = FloorDiv(b.Lo, k)
