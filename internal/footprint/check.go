@@ -2,9 +2,9 @@ package footprint
 
 import (
 	"fmt"
-	"holdfast/internal/interval"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // Check reports what in a decoded summary would make evaluating it fail: every index, and that

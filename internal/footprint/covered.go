@@ -1,10 +1,10 @@
 package footprint
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // covered reports whether all that an access may read was written before by its block.

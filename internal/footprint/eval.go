@@ -2,9 +2,9 @@ package footprint
 
 import (
 	"encoding/binary"
-	"holdfast/internal/interval"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A machine is the memory that evaluating a launch needs. It belongs to an Instance.

@@ -1,9 +1,10 @@
 package footprint
 
 import (
-	"holdfast/internal/interval"
 	"math/rand/v2"
 	"testing"
+
+	"holdfast/internal/interval"
 )
 
 // Two boxes that apart keeps apart have no byte in common.

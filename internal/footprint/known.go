@@ -2,11 +2,11 @@ package footprint
 
 import (
 	"encoding/binary"
-	"holdfast/internal/interval"
 	"math/bits"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // Known is memory whose contents are known before a launch reads them: nothing changes them until the launch ends,

@@ -1,9 +1,10 @@
 package footprint
 
 import (
-	"holdfast/internal/interval"
 	"math/rand/v2"
 	"testing"
+
+	"holdfast/internal/interval"
 )
 
 func readingBytes(r int) int { return [numReadings]int{1, 1, 2, 2, 4, 8}[r] }

@@ -3,10 +3,10 @@ package footprint
 import (
 	"cmp"
 	"encoding/binary"
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A plan is a program in the order in which a launch evaluates it. It is made from the program alone, when a

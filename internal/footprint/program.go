@@ -1,10 +1,10 @@
 package footprint
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A Program is a summary's code: what a launch computes, in flat tables that refer to each

@@ -1,10 +1,10 @@
 package footprint
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A Path is a kernel's code as far as one thread can be followed through it: its blocks, the

@@ -2,12 +2,12 @@ package summarise
 
 import (
 	"cmp"
-	"holdfast/internal/interval"
 	"iter"
 	"slices"
 
 	"holdfast/internal/footprint"
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 

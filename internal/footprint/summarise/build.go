@@ -1,30 +1,33 @@
 package summarise
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 
 // A kernel is one function on its way to a summary.
 type kernel struct {
 	*graph
-	f          *ir.Func
-	params     map[string]int // offsets in the parameter buffer
-	vals       []exprID       // of the SSA values; none: not yet
-	symOf      map[string]int64
-	loopOf     map[*ir.Loop]int64
-	done       []bool // blocks whose values are known
-	facts      [][]fact
-	used       []bool            // values that something reads
-	makings    []making          // of the SSA values
-	steps      map[ir.ValID]step // of phis at the heads of loops, that the first pass has found
-	carried    map[ir.ValID][]exprID
-	bisections map[ir.ValID]*bisection
-	midpoints  map[ir.ValID]*bisection
-	repeated   map[ir.ValID]bool // phis at the heads of loops whose values are all loaded from one place
+	f       *ir.Func
+	params  map[string]int // offsets in the parameter buffer
+	vals    []exprID       // of the SSA values; none: not yet
+	symOf   map[string]int64
+	loopOf  map[*ir.Loop]int64
+	done    []bool // blocks whose values are known
+	facts   [][]fact
+	used    []bool   // values that something reads
+	makings []making // of the SSA values
+
+	// What passes have found out of phis at the heads of loops:
+
+	steps      map[ir.ValID]step       // they change by this in each iteration
+	carried    map[ir.ValID][]exprID   // they are one of these, computed in the iteration before
+	bisections map[ir.ValID]*bisection // they are an end of a binary search
+	midpoints  map[ir.ValID]*bisection // (no phis) the middle of one
+	repeated   map[ir.ValID]bool       // all their values are loaded from one place
 }
 
 // A step is how a value changes from one iteration to the next: by a uniform amount, or (none) by

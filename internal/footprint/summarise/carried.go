@@ -1,10 +1,10 @@
 package summarise
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 
@@ -15,8 +15,9 @@ import (
 // maxCarried bounds what a variable may be one of, and how deep its value is looked into.
 const maxCarried = 6
 
-// carriedOf is what a phi at the head of a loop is one of in every iteration but the first: the values that come along
-// the back edges, with what belongs to the iteration before it. nil if one of them cannot be said so.
+// carriedOf recognises a phi at the head of a loop whose value, from the second iteration on, was computed in the
+// iteration before: it lists the values that come along the back edges, as they were then. nil if one of them depends
+// on more than the loop's counter.
 func (k *kernel) carriedOf(l *ir.Loop, in *ir.Inst) []exprID {
 	w := k.width(k.vals[in.Defs[0]])
 	var list []exprID
@@ -84,7 +85,7 @@ func (k *kernel) earlier(l *ir.Loop, e exprID, depth int) exprID {
 	return k.make(x.op, x.w, arg[0], arg[1], arg[2])
 }
 
-// carriedValue is a phi of which carriedOf has said what it is one of.
+// carriedValue is the value of a phi that carriedOf recognised.
 func (k *kernel) carriedValue(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8, list []exprID) exprID {
 	var p phi
 	for i, from := range b.Preds {

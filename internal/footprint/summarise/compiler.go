@@ -3,11 +3,11 @@ package summarise
 import (
 	"cmp"
 	"encoding/binary"
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint"
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 

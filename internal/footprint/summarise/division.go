@@ -1,11 +1,11 @@
 package summarise
 
 import (
-	"holdfast/internal/interval"
 	"math/big"
 	"math/bits"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 

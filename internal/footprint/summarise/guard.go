@@ -1,10 +1,10 @@
 package summarise
 
 import (
-	"holdfast/internal/interval"
 	"slices"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 	"holdfast/internal/ir"
 )
 

@@ -2,12 +2,12 @@ package summarise
 
 import (
 	"encoding/binary"
-	"holdfast/internal/interval"
 	"math/bits"
 	"slices"
 
 	"holdfast/internal/footprint"
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A linear form is c + the sum of coef * v over its terms, as an integer. A value of w bits

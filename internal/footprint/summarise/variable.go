@@ -2,10 +2,10 @@ package summarise
 
 import (
 	"encoding/binary"
-	"holdfast/internal/interval"
 	"math"
 
 	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A varID names a variable: it indexes graph.vars.
