@@ -251,17 +251,28 @@ func atoi(s string) int {
 	return n
 }
 
+// SpecialRegisters lists the predefined special registers (section 10) that have no number in their name, and the
+// first of those that have.
+func SpecialRegisters() []string { return append(specialRegisters[:], "%envreg0", "%pm0", "%pm0_64") }
+
+var specialRegisters = [...]string{
+	"%tid", "%ntid", "%laneid", "%warpid", "%nwarpid", "%ctaid", "%nctaid", "%smid", "%nsmid", "%gridid",
+	"%is_explicit_cluster", "%clusterid", "%nclusterid",
+	"%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
+	"%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt",
+	"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi",
+	"%reserved_smem_offset_begin", "%reserved_smem_offset_end", "%reserved_smem_offset_cap",
+	"%reserved_smem_offset_0", "%reserved_smem_offset_1",
+	"%total_smem_size", "%aggr_smem_size", "%dynamic_smem_size", "%current_graph_exec",
+}
+
 // SpecialRegister reports whether a name is one of the predefined special
 // registers (section 10), numbered ones included.
 func SpecialRegister(name string) bool {
-	switch name {
-	case "%tid", "%ntid", "%laneid", "%warpid", "%nwarpid", "%ctaid", "%nctaid", "%smid", "%nsmid", "%gridid",
-		"%is_explicit_cluster", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
-		"%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt",
-		"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi",
-		"%reserved_smem_offset_begin", "%reserved_smem_offset_end", "%reserved_smem_offset_cap",
-		"%reserved_smem_offset_0", "%reserved_smem_offset_1",
-		"%total_smem_size", "%aggr_smem_size", "%dynamic_smem_size", "%current_graph_exec":
+	if len(name) == 0 || name[0] != '%' {
+		return false
+	}
+	if slices.Contains(specialRegisters[:], name) {
 		return true
 	}
 	if n, ok := strings.CutPrefix(name, "%envreg"); ok {

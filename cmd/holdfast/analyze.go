@@ -9,6 +9,7 @@ import (
 
 	"holdfast/internal/fatbin"
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/foresee"
 	"holdfast/internal/trace"
 	"holdfast/ptx"
@@ -188,7 +189,7 @@ func (a *app) analyzePTX(x *analysis, file string) error {
 
 // module adds the kernels of a PTX module.
 func (x *analysis) module(file, image string, m *ptx.Module) error {
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		return err
 	}
@@ -339,7 +340,7 @@ func assembled(c *fatbin.Cubin) map[string]*footprint.Summary {
 	if err != nil {
 		return nil
 	}
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		return nil
 	}

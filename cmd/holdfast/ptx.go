@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"holdfast/internal/ir"
+	"holdfast/internal/ir/fromptx"
 	"holdfast/internal/isa"
 	"holdfast/ptx"
 
@@ -157,11 +158,12 @@ type irLoop struct {
 
 func (a *app) ptxIR(m *ptx.Module) error {
 	list := []irFunction{}
-	for f, err := range ir.FromPTX(m) {
+	for _, f := range fromptx.Module(m).Funcs {
 		var at *ptx.Error
-		if errors.As(err, &at) {
+		if errors.As(f.Err, &at) {
 			return a.printDiagnostics([]diagnostic{diagnose(at)})
 		}
+		err := f.Err
 		if err == nil {
 			err = ir.Analyse(f, false)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 
 	"github.com/spf13/cobra"
 )
@@ -97,7 +98,7 @@ func (a *app) verdict(file string, f verdictFlags) error {
 	if err != nil {
 		return err
 	}
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		return a.ptxErrors(err)
 	}

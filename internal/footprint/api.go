@@ -10,6 +10,7 @@ const (
 	NotIdempotent
 )
 
+// String is the verdict as one word.
 func (v Verdict) String() string {
 	return [...]string{"unknown", "idempotent", "not-idempotent"}[v]
 }
@@ -25,6 +26,7 @@ const (
 	Never                      // none that reaches the instruction of the cause
 )
 
+// String is the class as one word.
 func (c Class) String() string {
 	return [...]string{"unknown", "always", "conditionally", "never"}[c]
 }

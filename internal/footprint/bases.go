@@ -1,6 +1,10 @@
 package footprint
 
-import "slices"
+import (
+	"slices"
+
+	"holdfast/internal/footprint/form"
+)
 
 // A keyWord is 8 bytes of the parameters at a multiple of 8: those of mask say what a launch does.
 type keyWord struct {
@@ -17,7 +21,7 @@ const maxKey = 1 << 13
 
 // movable finds the bases of a program and of the path that witnesses are looked for on, and what else of the parameters
 // either depends on. It returns the bases of the path's operations, if launches can be remembered.
-func (b *planner) movable(way *path) []int32 {
+func (b *planner) movable(way *Path) []int32 {
 	f := &flow{p: b.p, way: way, at: map[int32]int32{}}
 	if !f.parameters() {
 		return nil
@@ -36,8 +40,8 @@ func (b *planner) movable(way *path) []int32 {
 			}
 		}
 	}
-	for i := range b.p.accs {
-		b.baseOf = append(b.baseOf, index[f.regs[b.p.forms[b.p.accs[i].form].c]])
+	for i := range b.p.Accs {
+		b.baseOf = append(b.baseOf, index[f.regs[b.p.Forms[b.p.Accs[i].Form].C]])
 	}
 	for i, k := range f.ways {
 		f.ways[i] = index[k]
@@ -61,8 +65,8 @@ func (b *planner) movable(way *path) []int32 {
 // A flow follows pointers from the parameters to where they are used. What is followed is 0: no pointer; else 1 + the
 // number of the one that it is the sum of, and something else.
 type flow struct {
-	p     *program
-	way   *path
+	p     *Program
+	way   *Path
 	offs  []int32 // of parameters of 64 bits
 	at    map[int32]int32
 	ok    []bool // they may be bases
@@ -77,16 +81,16 @@ type flow struct {
 func (f *flow) parameters() bool {
 	type read struct{ off, n int64 }
 	var reads []read
-	for _, ops := range [...][]instr{f.p.ops, f.way.ops} {
+	for _, ops := range [...][]Instr{f.p.Ops, f.way.Ops} {
 		for _, in := range ops {
-			if in.op == opParam {
-				reads = append(reads, read{in.imm, max(1, int64(in.w/8))})
+			if in.Op == form.OpParam {
+				reads = append(reads, read{in.Imm, max(1, int64(in.W/8))})
 			}
 		}
 	}
-	for _, v := range f.p.vars {
-		if v.kind == vParam {
-			t := paramTable(v.imm)
+	for _, v := range f.p.Vars {
+		if v.Kind == form.KindParam {
+			t := paramTable(v.Imm)
 			reads = append(reads, read{t.lo(), t.hi() - t.lo()})
 		}
 	}
@@ -125,11 +129,11 @@ func (f *flow) parameters() bool {
 			}
 		}
 	}
-	for _, v := range f.p.vars {
-		if v.kind != vParam {
+	for _, v := range f.p.Vars {
+		if v.Kind != form.KindParam {
 			continue
 		}
-		for i := paramTable(v.imm).lo(); i < paramTable(v.imm).hi(); i++ {
+		for i := paramTable(v.Imm).lo(); i < paramTable(v.Imm).hi(); i++ {
 			if c := cover[i]; c != 0 {
 				f.ok[c-1] = false
 			}
@@ -151,94 +155,94 @@ func (f *flow) not(list ...int32) {
 // run follows all pointers that may still be bases.
 func (f *flow) run() {
 	p := f.p
-	f.regs = f.values(f.regs[:0], p.ops, 0)
-	f.ways = f.values(f.ways[:0], f.way.ops, 1)
+	f.regs = f.values(f.regs[:0], p.Ops, 0)
+	f.ways = f.values(f.ways[:0], f.way.Ops, 1)
 	reg := func(r int32) int32 { return f.regs[r] }
-	number := func(form int32) { f.not(reg(p.forms[form].c)) } // a form that is not an address
+	number := func(form int32) { f.not(reg(p.Forms[form].C)) } // a form that is not an address
 	conditions := func(list []int32) {
 		for _, c := range list {
 			f.not(reg(c >> 1))
 		}
 	}
-	for _, t := range p.terms {
-		f.not(reg(t.coef))
+	for _, t := range p.Terms {
+		f.not(reg(t.Coef))
 	}
-	for i := range p.args {
-		a := &p.args[i]
-		number(a.form)
-		conditions(p.lists[a.c0:a.c1])
+	for i := range p.Args {
+		a := &p.Args[i]
+		number(a.Form)
+		conditions(p.Lists[a.C0:a.C1])
 	}
-	for i := range p.checks {
-		number(p.checks[i].form)
+	for i := range p.Checks {
+		number(p.Checks[i].Form)
 	}
-	for i := range p.guards {
-		g := &p.guards[i]
-		number(g.form)
-		if g.rest != 0 {
-			number(g.rest - 1)
+	for i := range p.Guards {
+		g := &p.Guards[i]
+		number(g.Form)
+		if g.Rest != 0 {
+			number(g.Rest - 1)
 		}
-		if g.need != 0 {
-			number(g.need - 1)
+		if g.Need != 0 {
+			number(g.Need - 1)
 		}
-		if g.wrap != 0 {
-			f.not(reg(g.top))
-		}
-	}
-	for i := range p.exits {
-		x := &p.exits[i]
-		number(x.form)
-		number(x.rest)
-		f.not(reg(x.step))
-		if x.wrap != 0 {
-			f.not(reg(x.top))
+		if g.Wrap != 0 {
+			f.not(reg(g.Top))
 		}
 	}
-	for i := range p.congs {
-		number(p.congs[i].form)
-		f.not(reg(p.congs[i].r))
+	for i := range p.Exits {
+		x := &p.Exits[i]
+		number(x.Form)
+		number(x.Rest)
+		f.not(reg(x.Step))
+		if x.Wrap != 0 {
+			f.not(reg(x.Top))
+		}
 	}
-	for i := range p.ctxs {
-		conditions(p.lists[p.ctxs[i].c0:p.ctxs[i].c1])
+	for i := range p.Congs {
+		number(p.Congs[i].Form)
+		f.not(reg(p.Congs[i].R))
 	}
-	for i := range f.way.blocks {
-		if c := f.way.blocks[i].cond; c > 0 {
+	for i := range p.Ctxs {
+		conditions(p.Lists[p.Ctxs[i].C0:p.Ctxs[i].C1])
+	}
+	for i := range f.way.Blocks {
+		if c := f.way.Blocks[i].Cond; c > 0 {
 			f.not(f.ways[c])
 		}
 	}
-	for i := range f.way.items {
-		f.not(f.ways[f.way.items[i].guard])
+	for i := range f.way.Items {
+		f.not(f.ways[f.way.Items[i].Guard])
 	}
 }
 
 // values follows pointers through operations; those before first are none.
-func (f *flow) values(to []int32, ops []instr, first int) []int32 {
+func (f *flow) values(to []int32, ops []Instr, first int) []int32 {
 	for i := range ops {
 		in := &ops[i]
 		var a, b, c int32
-		if n := in.op.arity(); i >= max(first, 1) {
+		if n := in.Op.Arity(); i >= max(first, 1) {
 			if n > 0 {
-				a = to[in.a]
+				a = to[in.A]
 			}
 			if n > 1 {
-				b = to[in.b]
+				b = to[in.B]
 			}
 			if n > 2 {
-				c = to[in.c]
+				c = to[in.C]
 			}
 		}
 		k := int32(0)
 		switch {
-		case in.op == opParam && in.w == 64:
-			if j := f.at[int32(in.imm)]; f.ok[j] {
+		case in.Op == form.OpParam && in.W == 64:
+			if j := f.at[int32(in.Imm)]; f.ok[j] {
 				k = j + 1
 			}
-		case in.op == opAdd && in.w == 64 && (a == 0 || b == 0):
+		case in.Op == form.OpAdd && in.W == 64 && (a == 0 || b == 0):
 			k = a + b
-		case in.op == opSub && in.w == 64 && b == 0:
+		case in.Op == form.OpSub && in.W == 64 && b == 0:
 			k = a
-		case in.op == opSelect && in.w == 64 && a == 0 && b == c:
+		case in.Op == form.OpSelect && in.W == 64 && a == 0 && b == c:
 			k = b
-		case in.op == opHalving || in.op == opDrift: // it begins as a, and nobody knows how it goes on
+		case in.Op == form.OpHalving || in.Op == form.OpDrift: // it begins as a, and nobody knows how it goes on
 			k = a
 		default:
 			f.not(a, b, c)
@@ -246,17 +250,4 @@ func (f *flow) values(to []int32, ops []instr, first int) []int32 {
 		to = append(to, k)
 	}
 	return to
-}
-
-// arity is how many arguments an operation may have.
-func (op xop) arity() int {
-	switch op {
-	case opNone, opConst, opParam, opGeometry, opThread, opCounter, opUnknown, opPhi, opSymbol:
-		return 0
-	case opNeg, opAbs, opNot, opZext, opSext, opTrunc, opPopc, opClz, opHalving, opDrift, opCurve:
-		return 1
-	case opSelect, opBetween:
-		return 3
-	}
-	return 2
 }

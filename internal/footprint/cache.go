@@ -7,27 +7,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"holdfast/ptx"
 )
 
 // A Cache keeps the summaries of modules in a directory, each module's under the digest of its text.
 // Several processes may share it.
 type Cache struct{ Dir string }
 
-// Summarise gives the summaries of a module in source order, from the cache if they are there. What the
-// cache holds and cannot be read is made anew.
-func (c Cache) Summarise(file string, text []byte) ([]*Summary, error) {
+// Summaries gives the summaries of a module of which this is the text, in source order. Those that are not in the
+// cache, or cannot be read, are made, and kept.
+func (c Cache) Summaries(text []byte, make func() ([]*Summary, error)) ([]*Summary, error) {
 	sum := sha256.Sum256(text)
 	path := filepath.Join(c.Dir, fmt.Sprintf("%x.v%d", sum, Version))
 	if list, err := load(path); err == nil {
 		return list, nil
 	}
-	m, err := ptx.Parse(file, text)
-	if err != nil {
-		return nil, err
-	}
-	list, err := Summarise(m)
+	list, err := make()
 	if err != nil {
 		return nil, err
 	}

@@ -5,20 +5,23 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"holdfast/internal/interval"
 )
 
 // Version changes whenever the analysis, or the form of its summaries, does: summaries of
 // other versions are made anew.
 const Version = 7
 
-const magic = "holdfast footprint\n"
+// Magic is what an encoded summary begins with.
+const Magic = "holdfast footprint\n"
 
 // maxSummary bounds an encoded summary.
 const maxSummary = 64 << 20
 
 // MarshalBinary encodes a summary: magic, version, contents, and a SHA-256 of all that.
 func (s *Summary) MarshalBinary() ([]byte, error) {
-	c := &codec{out: append([]byte(magic), Version)}
+	c := &codec{out: append([]byte(Magic), Version)}
 	c.summary(s)
 	if len(c.out) > maxSummary {
 		return nil, fmt.Errorf("footprint: the summary of %s takes %d bytes", s.Name, len(c.out))
@@ -31,19 +34,20 @@ func (s *Summary) MarshalBinary() ([]byte, error) {
 // protects from damage, not from somebody who wants a wrong verdict.
 func (s *Summary) UnmarshalBinary(b []byte) error {
 	n := len(b) - sha256.Size
-	if n < len(magic)+1 || len(b) > maxSummary+sha256.Size || string(b[:len(magic)]) != magic {
+	if n < len(Magic)+1 || len(b) > maxSummary+sha256.Size || string(b[:len(Magic)]) != Magic {
 		return errors.New("footprint: no summary")
 	}
-	if b[len(magic)] != Version {
-		return fmt.Errorf("footprint: a summary of version %d, not %d", b[len(magic)], Version)
+	if b[len(Magic)] != Version {
+		return fmt.Errorf("footprint: a summary of version %d, not %d", b[len(Magic)], Version)
 	}
 	if sha256.Sum256(b[:n]) != [sha256.Size]byte(b[n:]) {
 		return errors.New("footprint: the summary is damaged")
 	}
-	return s.decode(b[len(magic)+1 : n])
+	return s.Decode(b[len(Magic)+1 : n])
 }
 
-func (s *Summary) decode(b []byte) error {
+// Decode reads what MarshalBinary wrote, between the magic with its version and the digest, and checks it.
+func (s *Summary) Decode(b []byte) error {
 	c := &codec{in: b, reading: true}
 	var d Summary
 	c.summary(&d)
@@ -51,13 +55,13 @@ func (s *Summary) decode(b []byte) error {
 		c.err = fmt.Errorf("%d bytes too many", len(c.in))
 	}
 	if c.err == nil {
-		c.err = d.check()
+		c.err = d.Check()
 	}
 	if c.err != nil {
 		return fmt.Errorf("footprint: the summary is damaged: %w", c.err)
 	}
-	d.prog.prepare(&d.path)
-	d.tables.prepare(&d.path)
+	d.Code.Prepare(&d.Path)
+	d.KnowingCode.Prepare(&d.Path)
 	*s = d
 	return nil
 }
@@ -133,7 +137,7 @@ func list[T any](c *codec, s *[]T, each func(*T)) {
 	}
 }
 
-func (c *codec) bounds(b *bounds) { integer(c, &b.lo); integer(c, &b.hi) }
+func (c *codec) bounds(b *interval.Bounds) { integer(c, &b.Lo); integer(c, &b.Hi) }
 
 func (c *codec) ints(x ...*int32) {
 	for _, p := range x {
@@ -141,12 +145,12 @@ func (c *codec) ints(x ...*int32) {
 	}
 }
 
-func (c *codec) instr(x *instr) {
-	integer(c, &x.op)
-	integer(c, &x.w)
-	integer(c, &x.aw)
-	c.ints(&x.a, &x.b, &x.c)
-	integer(c, &x.imm)
+func (c *codec) instr(x *Instr) {
+	integer(c, &x.Op)
+	integer(c, &x.W)
+	integer(c, &x.Aw)
+	c.ints(&x.A, &x.B, &x.C)
+	integer(c, &x.Imm)
 }
 
 func (c *codec) summary(s *Summary) {
@@ -156,75 +160,77 @@ func (c *codec) summary(s *Summary) {
 	integer(c, &s.Cause)
 	integer(c, &s.At)
 	list(c, &s.Globals, func(g *Global) { c.text(&g.Name); integer(c, &g.Size) })
-	integer(c, &s.paramBytes)
+	integer(c, &s.ParamBytes)
 	for i := range 3 {
-		integer(c, &s.maxTid[i])
-		integer(c, &s.cluster[i])
+		integer(c, &s.MaxTid[i])
+		integer(c, &s.Cluster[i])
 	}
-	integer(c, &s.refused)
+	integer(c, &s.Refused)
 	integer(c, &s.refusedAt)
-	c.flag(&s.opaque)
-	c.flag(&s.guessReads)
-	c.flag(&s.guessWrites)
-	integer(c, &s.loops)
-	c.program(&s.prog)
-	c.flag(&s.reads)
-	if s.reads {
-		c.program(&s.tables)
+	c.flag(&s.IsOpaque)
+	c.flag(&s.GuessReads)
+	c.flag(&s.GuessWrites)
+	integer(c, &s.Loops)
+	c.program(&s.Code)
+	c.flag(&s.HasTables)
+	if s.HasTables {
+		c.program(&s.KnowingCode)
 	}
-	c.path(&s.path)
+	c.path(&s.Path)
 }
 
-func (c *codec) program(p *program) {
-	list(c, &p.ops, c.instr)
-	list(c, &p.vars, func(x *pvar) { integer(c, &x.kind); integer(c, &x.w); integer(c, &x.imm); c.ints(&x.a0, &x.a1) })
-	list(c, &p.args, func(x *parg) {
-		integer(c, &x.w)
-		c.flag(&x.signed)
-		c.ints(&x.form, &x.c0, &x.c1)
+func (c *codec) program(p *Program) {
+	list(c, &p.Ops, c.instr)
+	list(c, &p.Vars, func(x *Var) { integer(c, &x.Kind); integer(c, &x.W); integer(c, &x.Imm); c.ints(&x.A0, &x.A1) })
+	list(c, &p.Args, func(x *Arg) {
+		integer(c, &x.W)
+		c.flag(&x.Signed)
+		c.ints(&x.Form, &x.C0, &x.C1)
 	})
-	list(c, &p.forms, func(x *pform) { c.ints(&x.t0, &x.t1, &x.c, &x.sym, &x.k0, &x.k1, &x.d0, &x.d1) })
-	list(c, &p.terms, func(x *pterm) { c.ints(&x.v, &x.coef) })
-	list(c, &p.lists, func(x *int32) { integer(c, x) })
-	list(c, &p.cands, func(x *cand) { c.ints(&x.guard, &x.pos) })
-	list(c, &p.checks, func(x *pcheck) { integer(c, &x.form); c.bounds(&x.in) })
-	list(c, &p.guards, func(x *pguard) {
-		c.ints(&x.form, &x.top, &x.exit, &x.rest, &x.need, &x.load)
-		integer(c, &x.side)
-		integer(c, &x.mod)
-		integer(c, &x.res)
-		c.bounds(&x.in)
-		c.flag(&x.not0)
-		integer(c, &x.wrap)
+	list(c, &p.Forms, func(x *Form) { c.ints(&x.T0, &x.T1, &x.C, &x.Sym, &x.K0, &x.K1, &x.D0, &x.D1) })
+	list(c, &p.Terms, func(x *Term) { c.ints(&x.V, &x.Coef) })
+	list(c, &p.Lists, func(x *int32) { integer(c, x) })
+	list(c, &p.Cands, func(x *Candidate) { c.ints(&x.Guard, &x.Pos) })
+	list(c, &p.Checks, func(x *Check) { integer(c, &x.Form); c.bounds(&x.In) })
+	list(c, &p.Guards, func(x *Guard) {
+		c.ints(&x.Form, &x.Top, &x.Exit, &x.Rest, &x.Need, &x.Load)
+		integer(c, &x.Side)
+		integer(c, &x.Mod)
+		integer(c, &x.Res)
+		c.bounds(&x.In)
+		c.flag(&x.Not0)
+		integer(c, &x.Wrap)
 	})
-	list(c, &p.exits, func(x *pexit) {
-		integer(c, &x.wrap)
-		c.ints(&x.v, &x.form, &x.rest, &x.step, &x.load, &x.top)
-		c.bounds(&x.in)
-		c.flag(&x.not0)
+	list(c, &p.Exits, func(x *Exit) {
+		integer(c, &x.Wrap)
+		c.ints(&x.V, &x.Form, &x.Rest, &x.Step, &x.Load, &x.Top)
+		c.bounds(&x.In)
+		c.flag(&x.Not0)
 	})
-	list(c, &p.ctxs, func(x *pctx) { c.ints(&x.c0, &x.c1, &x.s0, &x.s1, &x.a0, &x.a1, &x.rounds, &x.home) })
-	list(c, &p.steps, func(x *pstep) { c.flag(&x.guard); integer(c, &x.index) })
-	list(c, &p.accs, func(x *pacc) {
-		integer(c, &x.kind)
-		c.flag(&x.hidden)
-		c.ints(&x.atom, &x.form, &x.pos, &x.order, &x.base, &x.cong, &x.cover)
-		c.flag(&x.lone)
-		for _, n := range []*int64{&x.off, &x.bytes, &x.span, &x.step, &x.count} {
+	list(c, &p.Ctxs, func(x *Context) { c.ints(&x.C0, &x.C1, &x.S0, &x.S1, &x.A0, &x.A1, &x.Rounds, &x.Home) })
+	list(c, &p.Steps, func(x *Step) { c.flag(&x.Guard); integer(c, &x.Index) })
+	list(c, &p.Accs, func(x *Access) {
+		integer(c, &x.Kind)
+		c.flag(&x.Hidden)
+		c.ints(&x.Atom, &x.Form, &x.Pos, &x.Order, &x.Base, &x.Cong, &x.Cover)
+		c.flag(&x.Lone)
+		for _, n := range []*int64{&x.Off, &x.Bytes, &x.Span, &x.Step, &x.Count} {
 			integer(c, n)
 		}
 	})
-	list(c, &p.congs, func(x *pcong) { c.ints(&x.form, &x.r); integer(c, &x.m); c.flag(&x.not) })
+	list(c, &p.Congs, func(x *Congruence) { c.ints(&x.Form, &x.R); integer(c, &x.M); c.flag(&x.Not) })
 }
 
-func (c *codec) path(p *path) {
-	list(c, &p.ops, c.instr)
-	list(c, &p.blocks, func(x *pblock) { c.ints(&x.i0, &x.i1, &x.cond, &x.s0, &x.s1, &x.after, &x.header, &x.leave, &x.loop) })
-	list(c, &p.items, func(x *pitem) {
-		integer(c, &x.kind)
-		c.flag(&x.hidden)
-		c.ints(&x.addr, &x.guard, &x.pos, &x.order, &x.value)
-		integer(c, &x.off)
-		integer(c, &x.bytes)
+func (c *codec) path(p *Path) {
+	list(c, &p.Ops, c.instr)
+	list(c, &p.Blocks, func(x *PathBlock) {
+		c.ints(&x.I0, &x.I1, &x.Cond, &x.S0, &x.S1, &x.After, &x.Header, &x.Leave, &x.Loop)
+	})
+	list(c, &p.Items, func(x *PathItem) {
+		integer(c, &x.Kind)
+		c.flag(&x.Hidden)
+		c.ints(&x.Addr, &x.Guard, &x.Pos, &x.Order, &x.Value)
+		integer(c, &x.Off)
+		integer(c, &x.Bytes)
 	})
 }

@@ -17,23 +17,23 @@ func (s *Summary) Condition() string {
 	case s.Class == Always:
 		return "it writes nothing"
 	}
-	e := &explainer{s: s, p: &s.prog}
+	e := &explainer{s: s, p: &s.Code}
 	var pairs []string
 	more := 0
-	for i := range s.prog.accs {
-		w := &s.prog.accs[i]
-		if w.kind == isRead {
+	for i := range s.Code.Accs {
+		w := &s.Code.Accs[i]
+		if w.Kind == IsRead {
 			continue
 		}
-		if w.kind == isUpdate {
-			return fmt.Sprintf("not idempotent if a thread comes to line %d, where %s is changed by an atomic operation", w.pos, e.place(w))
+		if w.Kind == IsUpdate {
+			return fmt.Sprintf("not idempotent if a thread comes to line %d, where %s is changed by an atomic operation", w.Pos, e.place(w))
 		}
-		for j := range s.prog.accs {
-			r := &s.prog.accs[j]
-			if r.hidden || r.kind == isWrite || r.kind == isSettle && w.kind == isSettle && r.atom == w.atom {
+		for j := range s.Code.Accs {
+			r := &s.Code.Accs[j]
+			if r.Hidden || r.Kind == IsWrite || r.Kind == IsSettle && w.Kind == IsSettle && r.Atom == w.Atom {
 				continue
 			}
-			text := fmt.Sprintf("%s (line %d) overlaps %s (line %d)", e.place(w), w.pos, e.place(r), r.pos)
+			text := fmt.Sprintf("%s (line %d) overlaps %s (line %d)", e.place(w), w.Pos, e.place(r), r.Pos)
 			switch {
 			case slices.Contains(pairs, text):
 			case len(pairs) < maxPairs:
@@ -53,10 +53,10 @@ func (s *Summary) Condition() string {
 }
 
 // place is the bytes of an access as a formula.
-func (e *explainer) place(a *pacc) string {
-	at := e.form(&e.p.forms[a.form])
-	if a.off != 0 {
-		at += fmt.Sprintf(" + %d", a.off)
+func (e *explainer) place(a *Access) string {
+	at := e.form(&e.p.Forms[a.Form])
+	if a.Off != 0 {
+		at += fmt.Sprintf(" + %d", a.Off)
 	}
-	return fmt.Sprintf("[%s, +%d)", at, max(a.span, a.bytes))
+	return fmt.Sprintf("[%s, +%d)", at, max(a.Span, a.Bytes))
 }

@@ -1,23 +1,28 @@
 package footprint
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
+)
 
 // A machine is the memory that evaluating a launch needs. It belongs to an Instance.
 type machine struct {
-	p       *program
+	p       *Program
 	plan    *plan
 	launch  *Launch
 	cluster [3]uint32
 	regs    []int64
-	vars    []bounds
-	rounds  []int64  // of counters: the most that they reach anywhere in the launch
-	reached int64    // by the counter in hand; 0: no thread enters its loop
-	proven  []bool   // of checks: they hold where the machine is
-	failed  []uint32 // of checks: in which turn they did not
-	turn    uint32   // a context's accesses
-	active  []bool   // of guards with several terms: within says something
-	within  []bounds // of those guards: their terms
-	grouped int      // guards that are active
+	vars    []interval.Bounds
+	rounds  []int64           // of counters: the most that they reach anywhere in the launch
+	reached int64             // by the counter in hand; 0: no thread enters its loop
+	proven  []bool            // of checks: they hold where the machine is
+	failed  []uint32          // of checks: in which turn they did not
+	turn    uint32            // a context's accesses
+	active  []bool            // of guards with several terms: within says something
+	within  []interval.Bounds // of those guards: their terms
+	grouped int               // guards that are active
 	exits   []exitState
 	trail   []undo  // what was found on the way to where the machine is
 	marks   []int32 // of branches: how long the trail was
@@ -35,9 +40,9 @@ type machine struct {
 	home    int32      // the loaded value that the context in hand is of; -1 = none
 	pieces  []Range    // of extents
 
-	spans []bounds // of sites
-	snap  []bounds // of sites: the variables of their terms
-	gsnap []bounds // of sites: their candidates; empty: not active
+	spans []interval.Bounds // of sites
+	snap  []interval.Bounds // of sites: the variables of their terms
+	gsnap []interval.Bounds // of sites: their candidates; empty: not active
 
 	// Of verdict.go:
 	hit         []uint64 // bits: allocations that parameters point into
@@ -56,7 +61,7 @@ type machine struct {
 type undo struct {
 	what undoing
 	id   int32
-	old  bounds
+	old  interval.Bounds
 }
 
 type undoing uint8
@@ -69,7 +74,7 @@ const (
 
 // An exitState is what a loop's test says in the context in hand.
 type exitState struct {
-	rest  bounds // of the rest, its constant included
+	rest  interval.Bounds // of the rest, its constant included
 	valid bool
 }
 
@@ -91,21 +96,21 @@ const (
 )
 
 // grow makes room for a program.
-func (m *machine) grow(p *program) {
+func (m *machine) grow(p *Program) {
 	pl := &p.plan
 	m.p, m.plan = p, pl
-	m.regs = resize(m.regs, len(p.ops))
-	m.vars = resize(m.vars, len(p.vars))
-	m.rounds = resize(m.rounds, len(p.vars))
-	m.within = resize(m.within, len(p.guards))
-	m.exits = resize(m.exits, len(p.exits))
-	m.results = resize(m.results, len(p.accs))
+	m.regs = resize(m.regs, len(p.Ops))
+	m.vars = resize(m.vars, len(p.Vars))
+	m.rounds = resize(m.rounds, len(p.Vars))
+	m.within = resize(m.within, len(p.Guards))
+	m.exits = resize(m.exits, len(p.Exits))
+	m.results = resize(m.results, len(p.Accs))
 	m.spans = resize(m.spans, len(pl.sites))
 	m.snap = resize(m.snap, pl.snaps)
 	m.gsnap = resize(m.gsnap, pl.gsnaps)
 	m.marks = resize(m.marks, pl.depth+1)
-	if len(m.boxes) < len(p.accs) {
-		m.boxes = make([]boxes, len(p.accs))
+	if len(m.boxes) < len(p.Accs) {
+		m.boxes = make([]boxes, len(p.Accs))
 		m.launches = 0
 	}
 	if m.launches++; m.launches == 0 {
@@ -113,11 +118,11 @@ func (m *machine) grow(p *program) {
 		m.launches = 1
 	}
 	// These are false between launches. They never become smaller: kernels of different shapes take turns.
-	if len(m.proven) < len(p.checks) {
-		m.proven, m.failed = make([]bool, len(p.checks)), make([]uint32, len(p.checks))
+	if len(m.proven) < len(p.Checks) {
+		m.proven, m.failed = make([]bool, len(p.Checks)), make([]uint32, len(p.Checks))
 	}
-	if len(m.active) < len(p.guards) {
-		m.active = make([]bool, len(p.guards))
+	if len(m.active) < len(p.Guards) {
+		m.active = make([]bool, len(p.Guards))
 	}
 }
 
@@ -143,24 +148,24 @@ func (m *machine) uniform() {
 	}
 	for i := range pl.ops {
 		in := &pl.ops[i]
-		a, b := r[in.a], r[in.b]
-		switch s := (64 - in.w) & 63; in.op {
-		case opParam:
-			r[in.reg] = m.param(&in.instr)
-		case opGeometry:
-			r[in.reg] = m.geometry(int(in.imm))
-		case opAdd:
+		a, b := r[in.A], r[in.B]
+		switch s := (64 - in.W) & 63; in.Op {
+		case form.OpParam:
+			r[in.reg] = m.param(&in.Instr)
+		case form.OpGeometry:
+			r[in.reg] = m.geometry(int(in.Imm))
+		case form.OpAdd:
 			r[in.reg] = (a + b) << s >> s
-		case opSub:
+		case form.OpSub:
 			r[in.reg] = (a - b) << s >> s
-		case opMul:
+		case form.OpMul:
 			r[in.reg] = a * b << s >> s
-		case opSext:
+		case form.OpSext:
 			r[in.reg] = a
-		case opTrunc:
+		case form.OpTrunc:
 			r[in.reg] = a << s >> s
 		default:
-			x, ok := compute(in.op, in.w, in.aw, a, b, r[in.c])
+			x, ok := form.Compute(in.Op, in.W, in.Aw, a, b, r[in.C])
 			if !ok {
 				m.bad = true
 			}
@@ -169,14 +174,14 @@ func (m *machine) uniform() {
 	}
 }
 
-func (m *machine) param(in *instr) int64 {
+func (m *machine) param(in *Instr) int64 {
 	p := m.launch.Params
-	if in.imm+int64(in.w/8) > int64(len(p)) {
+	if in.Imm+int64(in.W/8) > int64(len(p)) {
 		m.bad = true
 		return 0
 	}
-	p = p[in.imm:]
-	switch in.w {
+	p = p[in.Imm:]
+	switch in.W {
 	case 64:
 		return int64(binary.LittleEndian.Uint64(p))
 	case 32:
@@ -190,49 +195,49 @@ func (m *machine) param(in *instr) int64 {
 func (m *machine) geometry(i int) int64 {
 	l := m.launch
 	switch i {
-	case ntidX, ntidY, ntidZ:
-		return int64(l.Block[i-ntidX])
-	case nctaidX, nctaidY, nctaidZ:
-		return int64(int32(l.Grid[i-nctaidX]))
-	case clusterX, clusterY, clusterZ:
-		return int64(m.cluster[i-clusterX])
-	case nclusterX, nclusterY, nclusterZ:
-		return int64(l.Grid[i-nclusterX] / m.cluster[i-nclusterX])
-	case clusterSize:
+	case form.NtidX, form.NtidY, form.NtidZ:
+		return int64(l.Block[i-form.NtidX])
+	case form.NctaidX, form.NctaidY, form.NctaidZ:
+		return int64(int32(l.Grid[i-form.NctaidX]))
+	case form.ClusterX, form.ClusterY, form.ClusterZ:
+		return int64(m.cluster[i-form.ClusterX])
+	case form.NclusterX, form.NclusterY, form.NclusterZ:
+		return int64(l.Grid[i-form.NclusterX] / m.cluster[i-form.NclusterX])
+	case form.ClusterSize:
 		return int64(m.cluster[0]) * int64(m.cluster[1]) * int64(m.cluster[2])
 	}
 	return int64(l.Shared)
 }
 
 // coordinate is the range of a coordinate of the threads of a launch.
-func (m *machine) coordinate(i int) bounds {
+func (m *machine) coordinate(i int) interval.Bounds {
 	l := m.launch
 	n := int64(1)
 	switch i {
-	case tidX, tidY, tidZ:
-		n = int64(l.Block[i-tidX])
-	case ctaidX, ctaidY, ctaidZ:
-		n = int64(l.Grid[i-ctaidX])
-	case laneID:
+	case form.TidX, form.TidY, form.TidZ:
+		n = int64(l.Block[i-form.TidX])
+	case form.CtaidX, form.CtaidY, form.CtaidZ:
+		n = int64(l.Grid[i-form.CtaidX])
+	case form.LaneID:
 		n = min(32, int64(l.Block[0])*int64(l.Block[1])*int64(l.Block[2]))
-	case clusterCtaX, clusterCtaY, clusterCtaZ:
-		n = int64(m.cluster[i-clusterCtaX])
-	case clusterRank:
-		n = m.geometry(clusterSize)
-	case clusterIDX, clusterIDY, clusterIDZ:
-		n = m.geometry(nclusterX + i - clusterIDX)
+	case form.ClusterCtaX, form.ClusterCtaY, form.ClusterCtaZ:
+		n = int64(m.cluster[i-form.ClusterCtaX])
+	case form.ClusterRank:
+		n = m.geometry(form.ClusterSize)
+	case form.ClusterIDX, form.ClusterIDY, form.ClusterIDZ:
+		n = m.geometry(form.NclusterX + i - form.ClusterIDX)
 	}
-	return bounds{0, n - 1}
+	return interval.Bounds{Lo: 0, Hi: n - 1}
 }
 
 // run does what the plan says.
 func (m *machine) run() {
 	pl := m.plan
 	for _, v := range pl.leaves {
-		m.vars[v] = m.variable(&m.p.vars[v])
+		m.vars[v] = m.variable(&m.p.Vars[v])
 	}
 	for _, v := range pl.counters {
-		m.rounds[v] = far
+		m.rounds[v] = interval.Far
 	}
 	m.reached, m.home = 0, -1
 	m.dead = false
@@ -242,7 +247,7 @@ func (m *machine) run() {
 		case doCondition:
 			m.dead = (m.regs[x.index>>1] != 0) == (x.index&1 != 0)
 		case doForget:
-			m.vars[x.index] = everything
+			m.vars[x.index] = interval.Everything
 		case doVariable:
 			m.assign(x.index)
 		case doGuard:
@@ -250,7 +255,7 @@ func (m *machine) run() {
 		case doAccesses:
 			m.accesses(&pl.sets[x.index])
 		case doEnter:
-			m.reached = max(0, m.vars[x.index].hi)
+			m.reached = max(0, m.vars[x.index].Hi)
 		case doHome:
 			m.home = x.index
 		case doEntered:
@@ -290,67 +295,67 @@ func (m *machine) rewind(to int) {
 // context evaluates context i by itself, for those who want to see how its ranges come about, up to where no thread
 // goes on. The machine stays there.
 func (m *machine) context(i int) {
-	x := &m.p.ctxs[i]
+	x := &m.p.Ctxs[i]
 	m.rewind(0)
-	m.home = x.home - 1
+	m.home = x.Home - 1
 	for _, v := range m.plan.leaves {
-		m.vars[v] = m.variable(&m.p.vars[v])
+		m.vars[v] = m.variable(&m.p.Vars[v])
 	}
-	m.dead = !m.holds(m.p.lists[x.c0:x.c1])
-	for s := x.s0; s < x.s1 && !m.dead; s++ {
-		if st := m.p.steps[s]; st.guard {
-			m.guard(st.index)
-		} else if k := m.p.vars[st.index].kind; k != vThread && k != vAny {
-			m.assign(st.index)
+	m.dead = !m.holds(m.p.Lists[x.C0:x.C1])
+	for s := x.S0; s < x.S1 && !m.dead; s++ {
+		if st := m.p.Steps[s]; st.Guard {
+			m.guard(st.Index)
+		} else if k := m.p.Vars[st.Index].Kind; k != form.KindThread && k != form.KindAny {
+			m.assign(st.Index)
 		}
 	}
 }
 
 // assign evaluates a variable.
 func (m *machine) assign(i int32) {
-	v := &m.p.vars[i]
-	switch v.kind {
-	case vTable:
+	v := &m.p.Vars[i]
+	switch v.Kind {
+	case form.KindTable:
 		m.vars[i] = m.table(i, v)
-	case vParam:
+	case form.KindParam:
 		m.vars[i] = m.picked(i, v)
-	case vCounter:
+	case form.KindCounter:
 		b := m.counter(v)
-		b.hi = min(b.hi, m.rounds[i])
+		b.Hi = min(b.Hi, m.rounds[i])
 		m.vars[i] = b
 	default:
 		m.vars[i] = m.variable(v)
 	}
 }
 
-func (m *machine) argument(a *parg) bounds {
-	f := &m.p.forms[a.form]
+func (m *machine) argument(a *Arg) interval.Bounds {
+	f := &m.p.Forms[a.Form]
 	b := m.total(f)
-	return readBounds(a.w, a.signed, b, m.sound(f) && (a.w < 63 || b.bounded() || m.number(f, a.signed)))
+	return form.ReadBounds(a.W, a.Signed, b, m.sound(f) && (a.W < 63 || b.Bounded() || m.number(f, a.Signed)))
 }
 
 // number reports whether a form without bounds is a variable that is a number of 64 bits.
-func (m *machine) number(f *pform, signed bool) bool {
-	if f.t1-f.t0 != 1 || f.sym != 0 || m.regs[f.c] != 0 {
+func (m *machine) number(f *Form, signed bool) bool {
+	if f.T1-f.T0 != 1 || f.Sym != 0 || m.regs[f.C] != 0 {
 		return false
 	}
-	t := m.p.terms[f.t0]
-	v := &m.p.vars[t.v]
-	return m.regs[t.coef] == 1 && isNumber(v.kind, v.w, v.imm, signed)
+	t := m.p.Terms[f.T0]
+	v := &m.p.Vars[t.V]
+	return m.regs[t.Coef] == 1 && form.IsNumber(v.Kind, v.W, v.Imm, signed)
 }
 
 // one is the bounds of a value that is one of several.
-func (m *machine) one(v *pvar) bounds {
-	r := bounds{far, -far}
-	for i := v.a0; i < v.a1; i++ {
-		if a := &m.p.args[i]; m.holds(m.p.lists[a.c0:a.c1]) {
-			r = r.join(m.argument(a))
+func (m *machine) one(v *Var) interval.Bounds {
+	r := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
+	for i := v.A0; i < v.A1; i++ {
+		if a := &m.p.Args[i]; m.holds(m.p.Lists[a.C0:a.C1]) {
+			r = r.Join(m.argument(a))
 		}
 	}
-	if r.empty() {
+	if r.Empty() {
 		// No way leads to where it is chosen, so it has no value. The context may still be one of accesses elsewhere, whose values
 		// do not come from there.
-		return bounds{}
+		return interval.Bounds{}
 	}
 	return r
 }
@@ -365,28 +370,28 @@ func (m *machine) holds(conds []int32) bool {
 	return true
 }
 
-func (m *machine) variable(v *pvar) bounds {
-	switch v.kind {
-	case vThread:
-		return m.coordinate(int(v.imm))
-	case vCounter:
+func (m *machine) variable(v *Var) interval.Bounds {
+	switch v.Kind {
+	case form.KindThread:
+		return m.coordinate(int(v.Imm))
+	case form.KindCounter:
 		return m.counter(v)
 	}
-	var ab [2]bounds
-	if v.kind == vOne {
+	var ab [2]interval.Bounds
+	if v.Kind == form.KindOne {
 		return m.one(v)
 	}
-	for i := v.a0; i < v.a1 && i < v.a0+2; i++ {
-		ab[i-v.a0] = m.argument(&m.p.args[i])
+	for i := v.A0; i < v.A1 && i < v.A0+2; i++ {
+		ab[i-v.A0] = m.argument(&m.p.Args[i])
 	}
-	return evaluate(v.kind, v.w, v.imm, ab[0], ab[1])
+	return form.Evaluate(v.Kind, v.W, v.Imm, ab[0], ab[1])
 }
 
 // sound reports whether the checks of a form hold.
-func (m *machine) sound(f *pform) bool { return f.k0 == f.k1 || m.prove(f) }
+func (m *machine) sound(f *Form) bool { return f.K0 == f.K1 || m.prove(f) }
 
-func (m *machine) prove(f *pform) bool {
-	for _, id := range m.p.lists[f.k0:f.k1] {
+func (m *machine) prove(f *Form) bool {
+	for _, id := range m.p.Lists[f.K0:f.K1] {
 		if !m.proves(id) {
 			return false
 		}
@@ -406,8 +411,8 @@ func (m *machine) proves(id int32) bool {
 }
 
 // soundHere is sound for the accesses of one context: a check that fails for one of them fails for all.
-func (m *machine) soundHere(f *pform) bool {
-	for _, id := range m.p.lists[f.k0:f.k1] {
+func (m *machine) soundHere(f *Form) bool {
+	for _, id := range m.p.Lists[f.K0:f.K1] {
 		if m.failed[id] == m.turn || !m.proves(id) {
 			m.failed[id] = m.turn
 			return false
@@ -417,51 +422,51 @@ func (m *machine) soundHere(f *pform) bool {
 }
 
 func (m *machine) check(id int32) bool {
-	c := &m.p.checks[id]
-	return m.total(&m.p.forms[c.form]).in(c.in)
+	c := &m.p.Checks[id]
+	return m.total(&m.p.Forms[c.Form]).In(c.In)
 }
 
 // total is the range of a form as a number.
-func (m *machine) total(f *pform) bounds {
-	if f.sym != 0 {
-		return everything
+func (m *machine) total(f *Form) interval.Bounds {
+	if f.Sym != 0 {
+		return interval.Everything
 	}
-	c := m.regs[f.c]
-	if c >= far || c <= -far {
-		return everything
+	c := m.regs[f.C]
+	if c >= interval.Far || c <= -interval.Far {
+		return interval.Everything
 	}
-	if f.t1-f.t0 == 1 { // most are a variable and a constant
-		t := m.p.terms[f.t0]
-		if m.regs[t.coef] == 1 {
-			return m.vars[t.v].plus(bounds{c, c})
+	if f.T1-f.T0 == 1 { // most are a variable and a constant
+		t := m.p.Terms[f.T0]
+		if m.regs[t.Coef] == 1 {
+			return m.vars[t.V].Plus(interval.Bounds{Lo: c, Hi: c})
 		}
 	}
-	return m.span(f).plus(bounds{c, c})
+	return m.span(f).Plus(interval.Bounds{Lo: c, Hi: c})
 }
 
 // span is the range of the terms of a form: guards first, then every variable by itself.
-func (m *machine) span(f *pform) bounds {
-	terms := m.p.terms[f.t0:f.t1]
+func (m *machine) span(f *Form) interval.Bounds {
+	terms := m.p.Terms[f.T0:f.T1]
 	if m.grouped > 0 {
-		return m.grouping(terms, m.plan.cands[f.d0:f.d1])
+		return m.grouping(terms, m.plan.cands[f.D0:f.D1])
 	}
 	return m.sum(terms)
 }
 
 // sum is the range of terms, every variable by itself.
-func (m *machine) sum(terms []pterm) bounds {
-	var sum bounds
+func (m *machine) sum(terms []Term) interval.Bounds {
+	var sum interval.Bounds
 	for _, t := range terms {
-		v, k := m.vars[t.v], m.regs[t.coef]
-		if int64(int32(k)) != k || int64(int32(v.lo)) != v.lo || int64(int32(v.hi)) != v.hi {
+		v, k := m.vars[t.V], m.regs[t.Coef]
+		if int64(int32(k)) != k || int64(int32(v.Lo)) != v.Lo || int64(int32(v.Hi)) != v.Hi {
 			return m.largeSum(terms)
 		}
 		if k < 0 {
-			v.lo, v.hi = v.hi, v.lo
+			v.Lo, v.Hi = v.Hi, v.Lo
 		}
-		sum.lo += v.lo * k // at most maxTerms times 2^62 if it were all: see below
-		sum.hi += v.hi * k
-		if sum.lo < -far/2 || sum.hi > far/2 {
+		sum.Lo += v.Lo * k // at most maxTerms times 2^62 if it were all: see below
+		sum.Hi += v.Hi * k
+		if sum.Lo < -interval.Far/2 || sum.Hi > interval.Far/2 {
 			return m.largeSum(terms)
 		}
 	}
@@ -469,26 +474,26 @@ func (m *machine) sum(terms []pterm) bounds {
 }
 
 // largeSum is sum where numbers may be large.
-func (m *machine) largeSum(terms []pterm) bounds {
-	var sum bounds
+func (m *machine) largeSum(terms []Term) interval.Bounds {
+	var sum interval.Bounds
 	for _, t := range terms {
-		sum = sum.plus(m.vars[t.v].times(clamp(m.regs[t.coef])))
+		sum = sum.Plus(m.vars[t.V].Times(interval.Clamp(m.regs[t.Coef])))
 	}
 	return sum
 }
 
 // grouping is the range of terms of which guards may know something together.
-func (m *machine) grouping(terms []pterm, cands []pcand) bounds {
-	var sum bounds
+func (m *machine) grouping(terms []Term, cands []planCandidate) interval.Bounds {
+	var sum interval.Bounds
 	var done uint32
 	for i := range cands {
 		c := &cands[i]
-		if !m.active[c.guard] {
+		if !m.active[c.Guard] {
 			continue
 		}
 		if k, mask := m.multiple(terms, c); k != 0 && mask&done == 0 {
 			done |= mask
-			sum = sum.plus(m.within[c.guard].times(k))
+			sum = sum.Plus(m.within[c.Guard].Times(k))
 		}
 	}
 	if done == 0 {
@@ -496,27 +501,27 @@ func (m *machine) grouping(terms []pterm, cands []pcand) bounds {
 	}
 	for i := range terms {
 		if done&(1<<i) == 0 {
-			sum = sum.plus(m.vars[terms[i].v].times(clamp(m.regs[terms[i].coef])))
+			sum = sum.Plus(m.vars[terms[i].V].Times(interval.Clamp(m.regs[terms[i].Coef])))
 		}
 	}
 	return sum
 }
 
 // multiple finds k such that the terms at the candidate's positions are k times the guard's.
-func (m *machine) multiple(terms []pterm, c *pcand) (int64, uint32) {
+func (m *machine) multiple(terms []Term, c *planCandidate) (int64, uint32) {
 	if c.mask != 0 {
 		if m.regs[c.lead] == 0 {
 			return 0, 0
 		}
 		return 1, c.mask
 	}
-	gf := &m.p.forms[m.p.guards[c.guard].form]
-	g := m.p.terms[gf.t0:gf.t1]
-	pos := m.p.lists[c.pos:]
+	gf := &m.p.Forms[m.p.Guards[c.Guard].Form]
+	g := m.p.Terms[gf.T0:gf.T1]
+	pos := m.p.Lists[c.Pos:]
 	var k int64
 	var mask uint32
 	for i := range g {
-		a, b := m.regs[terms[pos[i]].coef], m.regs[g[i].coef]
+		a, b := m.regs[terms[pos[i]].Coef], m.regs[g[i].Coef]
 		if i == 0 {
 			switch {
 			case b == 0:
@@ -530,7 +535,7 @@ func (m *machine) multiple(terms []pterm, c *pcand) (int64, uint32) {
 			default:
 				k = a / b
 			}
-			if k <= -far || k >= far {
+			if k <= -interval.Far || k >= interval.Far {
 				return 0, 0
 			}
 		}
@@ -555,22 +560,22 @@ func isProduct(a, b, k int64) bool {
 
 // counter bounds how often a loop has gone back to its header: each test that lets it go on was
 // passed that many times.
-func (m *machine) counter(v *pvar) bounds {
-	best := far
-	for i := v.a0; i < v.a1; i++ {
-		x := &m.p.exits[i]
+func (m *machine) counter(v *Var) interval.Bounds {
+	best := interval.Far
+	for i := v.A0; i < v.A1; i++ {
+		x := &m.p.Exits[i]
 		s := &m.exits[i]
-		s.rest = m.total(&m.p.forms[x.rest])
+		s.rest = m.total(&m.p.Forms[x.Rest])
 		s.valid = false
 		n, ok := m.passes(x, s.rest)
-		if !ok || n >= far || x.load != 0 && !m.origins[x.load-1].here {
+		if !ok || n >= interval.Far || x.Load != 0 && !m.origins[x.Load-1].here {
 			continue
 		}
 		// The numbers compared must be what they seem to be until then.
-		m.vars[x.v] = bounds{0, n}
+		m.vars[x.V] = interval.Bounds{Lo: 0, Hi: n}
 		s.valid = true
-		f := &m.p.forms[x.form]
-		for _, id := range m.p.lists[f.k0:f.k1] {
+		f := &m.p.Forms[x.Form]
+		for _, id := range m.p.Lists[f.K0:f.K1] {
 			if !m.check(id) {
 				s.valid = false
 				break
@@ -580,81 +585,81 @@ func (m *machine) counter(v *pvar) bounds {
 			best = min(best, n)
 		}
 	}
-	return bounds{0, best}
+	return interval.Bounds{Lo: 0, Hi: best}
 }
 
 // passes is the most times that step*k + rest is as x says, for k = 0, 1, … in turn.
-func (m *machine) passes(x *pexit, rest bounds) (int64, bool) {
-	step := m.regs[x.step]
-	if step == 0 || !rest.bounded() {
+func (m *machine) passes(x *Exit, rest interval.Bounds) (int64, bool) {
+	step := m.regs[x.Step]
+	if step == 0 || !rest.Bounded() {
 		return 0, false
 	}
-	if x.not0 && rest.lo != rest.hi && !m.divides(step, &m.p.forms[x.rest]) {
+	if x.Not0 && rest.Lo != rest.Hi && !m.divides(step, &m.p.Forms[x.Rest]) {
 		return 0, false
 	}
-	in := x.in
-	if x.wrap != 0 {
+	in := x.In
+	if x.Wrap != 0 {
 		// It goes down to below 0, where an unsigned number is not below top: i = n-1; i < n; i--. No step leads past those that are not.
-		top, room := m.regs[x.top], int64(1)<<x.wrap
-		if top <= 0 || top > room || step >= 0 || step < top-room || rest.lo < top-room || rest.hi >= room {
+		top, room := m.regs[x.Top], int64(1)<<x.Wrap
+		if top <= 0 || top > room || step >= 0 || step < top-room || rest.Lo < top-room || rest.Hi >= room {
 			return 0, false
 		}
-		in = bounds{0, top - 1}
+		in = interval.Bounds{Lo: 0, Hi: top - 1}
 	}
 	if step < 0 { // the same the other way round
-		if step <= -far {
+		if step <= -interval.Far {
 			return 0, false
 		}
-		step, rest = -step, rest.times(-1)
-		return m.upwards(x.not0, bounds{-in.hi, -in.lo}, step, rest)
+		step, rest = -step, rest.Times(-1)
+		return m.upwards(x.Not0, interval.Bounds{Lo: -in.Hi, Hi: -in.Lo}, step, rest)
 	}
-	return m.upwards(x.not0, x.in, step, rest)
+	return m.upwards(x.Not0, x.In, step, rest)
 }
 
 // divides reports whether all numbers that a form may be are multiples of step.
-func (m *machine) divides(step int64, f *pform) bool {
+func (m *machine) divides(step int64, f *Form) bool {
 	if step == 1 || step == -1 {
 		return true
 	}
-	if f.sym != 0 || m.regs[f.c]%step != 0 {
+	if f.Sym != 0 || m.regs[f.C]%step != 0 {
 		return false
 	}
-	for _, t := range m.p.terms[f.t0:f.t1] {
-		if m.regs[t.coef]%step != 0 {
+	for _, t := range m.p.Terms[f.T0:f.T1] {
+		if m.regs[t.Coef]%step != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func (m *machine) upwards(not0 bool, in bounds, step int64, rest bounds) (int64, bool) {
+func (m *machine) upwards(not0 bool, in interval.Bounds, step int64, rest interval.Bounds) (int64, bool) {
 	if not0 {
 		// It must hit 0: rest is a multiple of step, or one number (divides).
-		if rest.hi > 0 || rest.lo == rest.hi && rest.lo%step != 0 {
+		if rest.Hi > 0 || rest.Lo == rest.Hi && rest.Lo%step != 0 {
 			return 0, false
 		}
-		return -rest.lo / step, true
+		return -rest.Lo / step, true
 	}
-	if in.hi >= far {
+	if in.Hi >= interval.Far {
 		return 0, false
 	}
-	if rest.lo > in.hi {
+	if rest.Lo > in.Hi {
 		return 0, true
 	}
-	return (in.hi-rest.lo)/step + 1, true
+	return (in.Hi-rest.Lo)/step + 1, true
 }
 
 // guard applies a guard: to its variable, or to its terms together.
 func (m *machine) guard(id int32) {
-	g := &m.p.guards[id]
-	f := &m.p.forms[g.form]
-	in := g.in
-	if g.load != 0 && !m.origins[g.load-1].here {
+	g := &m.p.Guards[id]
+	f := &m.p.Forms[g.Form]
+	in := g.In
+	if g.Load != 0 && !m.origins[g.Load-1].here {
 		return
 	}
-	if g.exit != 0 {
-		x := &m.p.exits[g.exit-1]
-		s := &m.exits[g.exit-1]
+	if g.Exit != 0 {
+		x := &m.p.Exits[g.Exit-1]
+		s := &m.exits[g.Exit-1]
 		if !s.valid {
 			return
 		}
@@ -663,55 +668,55 @@ func (m *machine) guard(id int32) {
 	if !m.sound(f) {
 		return
 	}
-	c := m.regs[f.c]
-	if c >= far || c <= -far {
+	c := m.regs[f.C]
+	if c >= interval.Far || c <= -interval.Far {
 		return
 	}
-	if f.t1-f.t0 == 1 && g.wrap == 0 && g.rest == 0 && g.need == 0 && (!g.not0 || g.exit != 0) {
-		t := m.p.terms[f.t0]
-		if k := m.regs[t.coef]; k == 1 {
-			m.narrow(t.v, in.plus(bounds{-c, -c}))
+	if f.T1-f.T0 == 1 && g.Wrap == 0 && g.Rest == 0 && g.Need == 0 && (!g.Not0 || g.Exit != 0) {
+		t := m.p.Terms[f.T0]
+		if k := m.regs[t.Coef]; k == 1 {
+			m.narrow(t.V, in.Plus(interval.Bounds{Lo: -c, Hi: -c}))
 			return
 		}
 	}
 	now := m.span(f)
 	switch {
-	case g.wrap != 0:
-		top := m.regs[g.top]
+	case g.Wrap != 0:
+		top := m.regs[g.Top]
 		if top <= 0 {
 			m.dead = true
 			return
 		}
-		t := now.plus(bounds{c, c})
-		if t.hi > int64(1)<<g.wrap-1 || t.lo <= top-1-int64(1)<<g.wrap {
+		t := now.Plus(interval.Bounds{Lo: c, Hi: c})
+		if t.Hi > int64(1)<<g.Wrap-1 || t.Lo <= top-1-int64(1)<<g.Wrap {
 			return
 		}
-		in = bounds{0, top - 1}
-	case g.not0 && g.exit == 0:
-		in = now.plus(bounds{c, c})
-		if in.lo == 0 {
-			in.lo = 1
+		in = interval.Bounds{Lo: 0, Hi: top - 1}
+	case g.Not0 && g.Exit == 0:
+		in = now.Plus(interval.Bounds{Lo: c, Hi: c})
+		if in.Lo == 0 {
+			in.Lo = 1
 		}
-		if in.hi == 0 {
-			in.hi = -1
+		if in.Hi == 0 {
+			in.Hi = -1
 		}
 	}
-	if g.need != 0 || g.mod != 0 {
+	if g.Need != 0 || g.Mod != 0 {
 		ok := false
 		if in, ok = m.sharpened(g, in); !ok {
 			return
 		}
 	}
-	in = in.plus(bounds{-c, -c})
-	if g.rest != 0 {
-		in = in.minus(m.total(&m.p.forms[g.rest-1]))
+	in = in.Plus(interval.Bounds{Lo: -c, Hi: -c})
+	if g.Rest != 0 {
+		in = in.Minus(m.total(&m.p.Forms[g.Rest-1]))
 	}
-	now = now.meet(in)
-	if now.empty() {
+	now = now.Meet(in)
+	if now.Empty() {
 		m.dead = true
 		return
 	}
-	if f.t1-f.t0 > 1 {
+	if f.T1-f.T0 > 1 {
 		m.within[id] = now
 		if !m.active[id] {
 			m.active[id] = true
@@ -721,76 +726,76 @@ func (m *machine) guard(id int32) {
 		m.share(f, now)
 		return
 	}
-	t := m.p.terms[f.t0]
-	k := m.regs[t.coef]
+	t := m.p.Terms[f.T0]
+	k := m.regs[t.Coef]
 	switch {
-	case k == 0 || k <= -far || k >= far:
+	case k == 0 || k <= -interval.Far || k >= interval.Far:
 		return
 	case k < 0:
-		k, now = -k, now.times(-1)
+		k, now = -k, now.Times(-1)
 	}
-	to := everything
-	if now.lo > -far {
-		to.lo = ceilDiv(now.lo, k)
+	to := interval.Everything
+	if now.Lo > -interval.Far {
+		to.Lo = interval.CeilDiv(now.Lo, k)
 	}
-	if now.hi < far {
-		to.hi = floorDiv(now.hi, k)
+	if now.Hi < interval.Far {
+		to.Hi = interval.FloorDiv(now.Hi, k)
 	}
-	m.narrow(t.v, to)
+	m.narrow(t.V, to)
 }
 
 // narrow brings a variable within bounds.
-func (m *machine) narrow(id int32, to bounds) {
+func (m *machine) narrow(id int32, to interval.Bounds) {
 	v := &m.vars[id]
-	n := v.meet(to)
+	n := v.Meet(to)
 	if n == *v {
 		return
 	}
 	m.trail = append(m.trail, undo{undoBounds, id, *v})
 	*v = n
-	if n.empty() {
+	if n.Empty() {
 		m.dead = true
 	}
 }
 
 // share bounds each variable of a sum, of a few terms, that lies within in: by in less what the others can be.
-func (m *machine) share(f *pform, in bounds) {
-	terms := m.p.terms[f.t0:f.t1]
+func (m *machine) share(f *Form, in interval.Bounds) {
+	terms := m.p.Terms[f.T0:f.T1]
 	if len(terms) > 4 {
 		return
 	}
-	var sum bounds
+	var sum interval.Bounds
 	for _, t := range terms {
-		sum = sum.plus(m.vars[t.v].times(clamp(m.regs[t.coef])))
+		sum = sum.Plus(m.vars[t.V].Times(interval.Clamp(m.regs[t.Coef])))
 	}
-	if sum.lo <= -most || sum.hi >= most || sum.in(in) {
+	if sum.Lo <= -Largest || sum.Hi >= Largest || sum.In(in) {
 		return
 	}
 	for _, t := range terms {
-		k := clamp(m.regs[t.coef])
-		own := m.vars[t.v].times(k)
+		k := interval.Clamp(m.regs[t.Coef])
+		own := m.vars[t.V].Times(k)
 		// in less [sum.lo-own.lo, sum.hi-own.hi], the others
-		r := bounds{-far, far}
-		if in.lo > -far {
-			r.lo = in.lo - (sum.hi - own.hi)
+		r := interval.Bounds{Lo: -interval.Far, Hi: interval.Far}
+		if in.Lo > -interval.Far {
+			r.Lo = in.Lo - (sum.Hi - own.Hi)
 		}
-		if in.hi < far {
-			r.hi = in.hi - (sum.lo - own.lo)
+		if in.Hi < interval.Far {
+			r.Hi = in.Hi - (sum.Lo - own.Lo)
 		}
 		switch {
 		case k == 0:
 			continue
 		case k < 0:
-			k, r = -k, bounds{-r.hi, -r.lo}
+			k, r = -k, interval.Bounds{Lo: -r.Hi, Hi: -r.Lo}
 		}
-		to := everything
-		if r.lo > -far {
-			to.lo = ceilDiv(r.lo, k)
+		to := interval.Everything
+		if r.Lo > -interval.Far {
+			to.Lo = interval.CeilDiv(r.Lo, k)
 		}
-		if r.hi < far {
-			to.hi = floorDiv(r.hi, k)
+		if r.Hi < interval.Far {
+			to.Hi = interval.FloorDiv(r.Hi, k)
 		}
-		if m.narrow(t.v, to); m.dead {
+		if m.narrow(t.V, to); m.dead {
 			return
 		}
 	}
@@ -798,26 +803,26 @@ func (m *machine) share(f *pform, in bounds) {
 
 // before is the range of a test's form at the head of the loop: in the first iteration
 // it is what it is; in every other one the test was passed a step before.
-func (m *machine) before(x *pexit, s *exitState) bounds {
-	step := m.regs[x.step]
-	in := x.in
-	if x.wrap != 0 {
-		in = bounds{0, m.regs[x.top] - 1}
+func (m *machine) before(x *Exit, s *exitState) interval.Bounds {
+	step := m.regs[x.Step]
+	in := x.In
+	if x.Wrap != 0 {
+		in = interval.Bounds{Lo: 0, Hi: m.regs[x.Top] - 1}
 	}
-	if x.not0 {
+	if x.Not0 {
 		// It goes towards 0 and stops there.
 		if step > 0 {
-			return bounds{-far, 0}
+			return interval.Bounds{Lo: -interval.Far, Hi: 0}
 		}
-		return bounds{0, far}
+		return interval.Bounds{Lo: 0, Hi: interval.Far}
 	}
 	first := s.rest
-	next := in.plus(bounds{step, step})
-	return first.join(next)
+	next := in.Plus(interval.Bounds{Lo: step, Hi: step})
+	return first.Join(next)
 }
 
 // accesses finds the bytes of the accesses of a context, which has been evaluated.
-func (m *machine) accesses(x *pset) {
+func (m *machine) accesses(x *planSet) {
 	pl := m.plan
 	if m.turn++; m.turn == 0 {
 		clear(m.failed)
@@ -833,14 +838,14 @@ func (m *machine) accesses(x *pset) {
 	plain := len(m.values) == 0
 	for i := x.s0; i < x.s1; i++ {
 		b := m.spans[i]
-		near := b.lo >= -most && b.hi <= most
+		near := b.Lo >= -Largest && b.Hi <= Largest
 		s := &pl.sites[i]
 		for k := s.p0; k < s.p1; k++ {
 			a := &pl.places[k]
 			r := &m.results[a.acc]
 			if near && plain && a.sym == 0 && !a.none && (fast || !a.checked) { // as in place
 				base := uint64(m.regs[a.c] + a.off)
-				lo, hi := base+uint64(b.lo), base+uint64(b.hi+a.span)
+				lo, hi := base+uint64(b.Lo), base+uint64(b.Hi+a.span)
 				if lo < hi && hi <= 1<<63 {
 					*r = extent{state: boxed, lo: lo, hi: hi}
 					continue
@@ -852,12 +857,12 @@ func (m *machine) accesses(x *pset) {
 }
 
 // access finds the bytes of one access, whose terms have range b; sound says that all checks hold.
-func (m *machine) access(a *pplace, b bounds, sound bool, r *extent) {
+func (m *machine) access(a *planPlace, b interval.Bounds, sound bool, r *extent) {
 	*r = extent{state: boundless, region: a.sym}
-	if !a.none && (sound || !a.checked || m.soundHere(&m.p.forms[a.form])) {
+	if !a.none && (sound || !a.checked || m.soundHere(&m.p.Forms[a.form])) {
 		m.place(m.regs[a.c]+a.off, b, a.span, r)
 		if len(m.values) > 0 {
-			m.parts(&m.p.accs[a.acc], &m.p.forms[a.form], r)
+			m.parts(&m.p.Accs[a.acc], &m.p.Forms[a.form], r)
 		}
 	}
 	if r.state == boundless && m.launch.Contained && a.base != 0 {
@@ -868,15 +873,15 @@ func (m *machine) access(a *pplace, b bounds, sound bool, r *extent) {
 }
 
 // site finds the range of the terms of a site, and keeps what it is made from.
-func (m *machine) site(s *psite, to *bounds) {
-	terms := m.p.terms[s.t0:s.t1]
+func (m *machine) site(s *planSite, to *interval.Bounds) {
+	terms := m.p.Terms[s.t0:s.t1]
 	snap := m.snap[s.snap:][:len(terms)]
 	for i, t := range terms {
-		snap[i] = m.vars[t.v]
+		snap[i] = m.vars[t.V]
 	}
 	if s.d0 == s.d1 || m.grouped == 0 {
 		for i := range m.gsnap[s.gsnap:][:s.d1-s.d0] {
-			m.gsnap[int(s.gsnap)+i] = bounds{1, 0}
+			m.gsnap[int(s.gsnap)+i] = interval.Bounds{Lo: 1, Hi: 0}
 		}
 		*to = m.sum(terms)
 		return
@@ -884,8 +889,8 @@ func (m *machine) site(s *psite, to *bounds) {
 	cands := m.plan.cands[s.d0:s.d1]
 	gsnap := m.gsnap[s.gsnap:][:len(cands)]
 	for i := range cands {
-		gsnap[i] = bounds{1, 0}
-		if g := cands[i].guard; m.active[g] {
+		gsnap[i] = interval.Bounds{Lo: 1, Hi: 0}
+		if g := cands[i].Guard; m.active[g] {
 			gsnap[i] = m.within[g]
 		}
 	}
@@ -893,23 +898,23 @@ func (m *machine) site(s *psite, to *bounds) {
 }
 
 // needed reports whether the checks that were taken together hold.
-func (m *machine) needed(n *pneed) bool {
+func (m *machine) needed(n *planNeed) bool {
 	b := m.spans[n.site]
 	if n.c >= 0 {
 		c := m.regs[n.c]
-		if c >= far || c <= -far {
+		if c >= interval.Far || c <= -interval.Far {
 			return false
 		}
-		b = b.plus(bounds{c, c})
+		b = b.Plus(interval.Bounds{Lo: c, Hi: c})
 	}
-	return b.in(n.in)
+	return b.In(n.in)
 }
 
 // reach finds where span bytes at a form may lie, off bytes behind it.
-func (m *machine) reach(f *pform, off, span int64, r *extent) {
-	r.state, r.region = boundless, f.sym
+func (m *machine) reach(f *Form, off, span int64, r *extent) {
+	r.state, r.region = boundless, f.Sym
 	if m.sound(f) {
-		m.place(m.regs[f.c]+off, m.span(f), span, r)
+		m.place(m.regs[f.C]+off, m.span(f), span, r)
 	}
 }
 
@@ -917,8 +922,8 @@ func (m *machine) reach(f *pform, off, span int64, r *extent) {
 const variableBase = 1 << 62
 
 // place finds where span bytes may lie that begin at a number in b behind an address.
-func (m *machine) place(at int64, b bounds, span int64, r *extent) {
-	if b.lo < -most || b.hi > most {
+func (m *machine) place(at int64, b interval.Bounds, span int64, r *extent) {
+	if b.Lo < -Largest || b.Hi > Largest {
 		return
 	}
 	base := uint64(at)
@@ -926,7 +931,7 @@ func (m *machine) place(at int64, b bounds, span int64, r *extent) {
 		base += m.launch.Globals[r.region-1].Lo
 		r.region = 0
 	}
-	lo, hi := base+uint64(b.lo), base+uint64(b.hi)+uint64(span)
+	lo, hi := base+uint64(b.Lo), base+uint64(b.Hi)+uint64(span)
 	if r.region != 0 { // offsets, which may be negative
 		lo += variableBase
 		hi += variableBase

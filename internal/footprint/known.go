@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+
+	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // Known is memory whose contents are known before a launch reads them: nothing changes them until the launch ends,
@@ -23,7 +26,7 @@ type Contents struct {
 }
 
 // A block is bounds of the words in a part of the contents, at multiples of their sizes: for each reading.
-type block [numReadings]bounds
+type block [numReadings]interval.Bounds
 
 // The readings of a word. Numbers of 32 and 64 bits are read as signed ones: whoever reads them as unsigned finds out from
 // the bounds whether that is the same.
@@ -61,7 +64,7 @@ func NewContents(b []byte, size uint64) *Contents {
 		x := blockOf(b[at:min(at+n, len(b))])
 		if at+n > len(b) && c.zeros {
 			for r := range x {
-				x[r] = x[r].join(bounds{0, 0})
+				x[r] = x[r].Join(interval.Bounds{Lo: 0, Hi: 0})
 			}
 		}
 		c.blocks = append(c.blocks, x)
@@ -73,7 +76,7 @@ func NewContents(b []byte, size uint64) *Contents {
 func blockOf(b []byte) block {
 	var x block
 	for r := range x {
-		x[r] = bounds{far, -far}
+		x[r] = interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	}
 	for ; len(b) >= 8; b = b[8:] {
 		x.add(binary.LittleEndian.Uint64(b))
@@ -88,23 +91,21 @@ func blockOf(b []byte) block {
 
 // add joins the words of eight bytes, for each reading.
 func (x *block) add(w uint64) {
-	x[readS64].include(clamp(int64(w)))
-	x[readS32].include(int64(int32(w)))
-	x[readS32].include(int64(int32(w >> 32)))
+	x[readS64].Include(interval.Clamp(int64(w)))
+	x[readS32].Include(int64(int32(w)))
+	x[readS32].Include(int64(int32(w >> 32)))
 	u8, s8, u16, s16 := x[readU8], x[readS8], x[readU16], x[readS16]
 	for range 4 {
-		u16.include(int64(uint16(w)))
-		s16.include(int64(int16(w)))
-		u8.include(int64(uint8(w)))
-		s8.include(int64(int8(w)))
-		u8.include(int64(uint8(w >> 8)))
-		s8.include(int64(int8(w >> 8)))
+		u16.Include(int64(uint16(w)))
+		s16.Include(int64(int16(w)))
+		u8.Include(int64(uint8(w)))
+		s8.Include(int64(int8(w)))
+		u8.Include(int64(uint8(w >> 8)))
+		s8.Include(int64(int8(w >> 8)))
 		w >>= 16
 	}
 	x[readU8], x[readS8], x[readU16], x[readS16] = u8, s8, u16, s16
 }
-
-func (b *bounds) include(v int64) { b.lo, b.hi = min(b.lo, v), max(b.hi, v) }
 
 // readWord reads the first bytes of b as a number; one of 64 bits ends at ±far.
 func readWord(r int, b []byte) int64 {
@@ -120,16 +121,16 @@ func readWord(r int, b []byte) int64 {
 	case readS32:
 		return int64(int32(binary.LittleEndian.Uint32(b)))
 	}
-	return clamp(int64(binary.LittleEndian.Uint64(b)))
+	return interval.Clamp(int64(binary.LittleEndian.Uint64(b)))
 }
 
 // reading is that of a number of w bits.
 func reading(w uint8, signed bool) int {
 	switch w {
 	case 8:
-		return readU8 + int(truth(signed)&1)
+		return readU8 + int(form.Truth(signed)&1)
 	case 16:
-		return readU16 + int(truth(signed)&1)
+		return readU16 + int(form.Truth(signed)&1)
 	case 32:
 		return readS32
 	}
@@ -146,14 +147,14 @@ func (c *Contents) at(r int, i uint64) int64 {
 }
 
 // bounds is those of the words from lo to below hi.
-func (c *Contents) bounds(r int, lo, hi uint64) bounds {
-	b := bounds{far, -far}
+func (c *Contents) bounds(r int, lo, hi uint64) interval.Bounds {
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	first, last := lo>>c.shift, (hi-1)>>c.shift
 	for i := first; i <= last && i < uint64(len(c.blocks)); i++ {
-		b = b.join(c.blocks[i][r])
+		b = b.Join(c.blocks[i][r])
 	}
 	if last >= uint64(len(c.blocks)) {
-		b = b.join(bounds{0, 0})
+		b = b.Join(interval.Bounds{Lo: 0, Hi: 0})
 	}
 	return b
 }
@@ -185,19 +186,19 @@ const maxValues = 16
 type origin struct {
 	known  bool
 	here   bool // at all addresses that it may have where the machine is, so it is the same whenever it is loaded
-	in     bounds
+	in     interval.Bounds
 	v0, v1 int32 // machine.values; equal: many
 }
 
 // table is the bounds of a value that is loaded: those of the words at all addresses that the load may have here, if
 // they are known, or of those that it may have where it stands.
-func (m *machine) table(i int32, v *pvar) bounds {
+func (m *machine) table(i int32, v *Var) interval.Bounds {
 	m.many(i)
 	b, ok := m.lookup(i, v)
 	m.origins[i].here = ok
 	if !ok {
 		m.many(i)
-		b = evaluate(vTable, v.w, v.imm, bounds{}, bounds{})
+		b = form.Evaluate(form.KindTable, v.W, v.Imm, interval.Bounds{}, interval.Bounds{})
 	}
 	if o := &m.origins[i]; !ok && o.known {
 		b = o.in
@@ -213,17 +214,17 @@ func (m *machine) table(i int32, v *pvar) bounds {
 }
 
 // lookup is table for the addresses that the load may have in the context in hand. What a launch relies on is noted.
-func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
-	signed := v.imm == 0
-	all := unsignedBounds(v.w)
+func (m *machine) lookup(i int32, v *Var) (interval.Bounds, bool) {
+	signed := v.Imm == 0
+	all := interval.UnsignedBounds(v.W)
 	if signed {
-		all = signedBounds(v.w)
+		all = interval.SignedBounds(v.W)
 	}
-	if v.a0 >= v.a1 || len(m.launch.Known) == 0 && !m.launch.Seeks {
+	if v.A0 >= v.A1 || len(m.launch.Known) == 0 && !m.launch.Seeks {
 		return all, false
 	}
-	f := &m.p.forms[m.p.args[v.a0].form]
-	n := uint64(v.w / 8)
+	f := &m.p.Forms[m.p.Args[v.A0].Form]
+	n := uint64(v.W / 8)
 	var r extent
 	m.reach(f, 0, int64(n), &r)
 	if r.state != boxed || r.region != 0 {
@@ -237,7 +238,7 @@ func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 		return all, false
 	}
 	m.relied = append(m.relied, Range{r.lo, r.hi})
-	how := reading(v.w, signed)
+	how := reading(v.W, signed)
 	// A misaligned load is a fault: whatever is read begins at a multiple of n.
 	lo := (r.lo - t.Lo + n - 1) / n * n
 	hi := (r.hi - t.Lo) / n * n
@@ -255,47 +256,47 @@ func (m *machine) lookup(i int32, v *pvar) (bounds, bool) {
 			lo, step = lo+uint64(at), uint64(s)
 		}
 	}
-	var b bounds
+	var b interval.Bounds
 	if c := t.Contents; c.small != nil && (hi-lo-1)/step < maxWords {
 		b = m.words(i, c, how, lo, hi, step)
 	} else {
 		b = c.bounds(how, lo, hi)
 	}
-	return b, b.hi > -far && b.lo < far // all words beyond: not to be computed with
+	return b, b.Hi > -interval.Far && b.Lo < interval.Far // all words beyond: not to be computed with
 }
 
 // lattice is a place of a form and the greatest common divisor of the distances from it; false if they
 // are not simple.
-func (m *machine) lattice(f *pform) (base uint64, step int64, ok bool) {
+func (m *machine) lattice(f *Form) (base uint64, step int64, ok bool) {
 	at, d := int64(0), int64(0)
-	for _, t := range m.p.terms[f.t0:f.t1] {
-		k, v := m.regs[t.coef], m.vars[t.v]
-		if !v.bounded() || k <= -far || k >= far {
+	for _, t := range m.p.Terms[f.T0:f.T1] {
+		k, v := m.regs[t.Coef], m.vars[t.V]
+		if !v.Bounded() || k <= -interval.Far || k >= interval.Far {
 			return 0, 0, false
 		}
-		x := satMul(k, v.lo)
-		if x <= -most || x >= most {
+		x := interval.SatMul(k, v.Lo)
+		if x <= -Largest || x >= Largest {
 			return 0, 0, false
 		}
 		at += x
-		if v.lo != v.hi {
-			d = gcd(d, k)
+		if v.Lo != v.Hi {
+			d = interval.Gcd(d, k)
 		}
 	}
-	base = uint64(m.regs[f.c] + at)
-	if f.sym > 0 {
-		base += m.launch.Globals[f.sym-1].Lo
+	base = uint64(m.regs[f.C] + at)
+	if f.Sym > 0 {
+		base += m.launch.Globals[f.Sym-1].Lo
 	}
 	return base, d, d > 0
 }
 
 // words reads small contents.
-func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) bounds {
-	b := bounds{far, -far}
+func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) interval.Bounds {
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	start := len(m.values)
 	for at := lo; at < hi; at += step {
 		x := c.at(how, at)
-		b = b.join(bounds{x, x})
+		b = b.Join(interval.Bounds{Lo: x, Hi: x})
 		m.note(start, x)
 	}
 	m.set(i, start)
@@ -304,8 +305,8 @@ func (m *machine) words(i int32, c *Contents, how int, lo, hi, step uint64) boun
 
 // many says that the values of variable i are not known to be few.
 func (m *machine) many(i int32) {
-	if len(m.sets) < len(m.p.vars) {
-		m.sets = make([]valueSet, len(m.p.vars))
+	if len(m.sets) < len(m.p.Vars) {
+		m.sets = make([]valueSet, len(m.p.Vars))
 	}
 	m.sets[i] = valueSet{}
 }
@@ -327,47 +328,48 @@ func (m *machine) set(i int32, start int) {
 }
 
 // picked is the bounds of a value that is picked from an array in the parameters.
-func (m *machine) picked(i int32, v *pvar) bounds {
+func (m *machine) picked(i int32, v *Var) interval.Bounds {
 	m.many(i)
-	signed := v.imm&1 == 0
-	all := unsignedBounds(v.w)
+	signed := v.Imm&1 == 0
+	all := interval.UnsignedBounds(v.W)
 	if signed {
-		all = signedBounds(v.w)
+		all = interval.SignedBounds(v.W)
 	}
-	if v.a0 >= v.a1 || v.w < 8 {
+	if v.A0 >= v.A1 || v.W < 8 {
 		return all
 	}
-	f := &m.p.forms[m.p.args[v.a0].form]
-	if f.sym != 0 || !m.sound(f) {
+	f := &m.p.Forms[m.p.Args[v.A0].Form]
+	if f.Sym != 0 || !m.sound(f) {
 		return all
 	}
-	t := paramTable(v.imm)
-	n := int64(v.w / 8)
+	t := paramTable(v.Imm)
+	n := int64(v.W / 8)
 	at := m.total(f)
 	p := m.launch.Params
-	if at.lo < t.lo() || at.hi > min(t.hi(), int64(len(p)))-n || at.lo > at.hi {
+	if at.Lo < t.lo() || at.Hi > min(t.hi(), int64(len(p)))-n || at.Lo > at.Hi {
 		return all
 	}
 	// The buffer itself lies at a multiple of any word's size.
-	step, lo := n, ceilDiv(at.lo, n)*n
+	step, lo := n, interval.CeilDiv(at.Lo, n)*n
 	if base, s, ok := m.lattice(f); ok && s%n == 0 {
-		if first := lo + modulo(bounds{int64(base) - lo, int64(base) - lo}, s).lo; first%n == 0 && first <= at.hi {
+		if first := lo + form.Modulo(interval.Bounds{Lo: int64(base) - lo, Hi: int64(base) - lo}, s).Lo; first%n == 0 &&
+			first <= at.Hi {
 			step, lo = s, first
 		}
 	}
-	if (at.hi-lo)/step >= maxWords {
+	if (at.Hi-lo)/step >= maxWords {
 		return all
 	}
-	how := reading(v.w, signed)
-	b := bounds{far, -far}
+	how := reading(v.W, signed)
+	b := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 	start := len(m.values)
-	for ; lo <= at.hi; lo += step {
+	for ; lo <= at.Hi; lo += step {
 		x := readWord(how, p[lo:])
-		b = b.join(bounds{x, x})
+		b = b.Join(interval.Bounds{Lo: x, Hi: x})
 		m.note(start, x)
 	}
 	m.set(i, start)
-	if b.lo >= far || b.hi <= -far {
+	if b.Lo >= interval.Far || b.Hi <= -interval.Far {
 		m.many(i)
 		return all
 	}
@@ -376,32 +378,32 @@ func (m *machine) picked(i int32, v *pvar) bounds {
 
 // parts lists where an access may go for each value of a pointer that is one of few, instead of everywhere in
 // between.
-func (m *machine) parts(a *pacc, f *pform, r *extent) {
+func (m *machine) parts(a *Access, f *Form, r *extent) {
 	if r.state != boxed || r.region != 0 {
 		return
 	}
-	for _, t := range m.p.terms[f.t0:f.t1] {
-		v := &m.p.vars[t.v]
-		if v.kind < vTable || m.sets[t.v].v0 == m.sets[t.v].v1 {
+	for _, t := range m.p.Terms[f.T0:f.T1] {
+		v := &m.p.Vars[t.V]
+		if v.Kind < form.KindTable || m.sets[t.V].v0 == m.sets[t.V].v1 {
 			continue
 		}
-		s := m.sets[t.v]
-		was := m.vars[t.v]
+		s := m.sets[t.V]
+		was := m.vars[t.V]
 		start := len(m.pieces)
 		for _, x := range m.values[s.v0:s.v1] {
-			if x < was.lo || x > was.hi {
+			if x < was.Lo || x > was.Hi {
 				continue // a guard says that it is not this one
 			}
-			m.vars[t.v] = bounds{x, x}
+			m.vars[t.V] = interval.Bounds{Lo: x, Hi: x}
 			var q extent
-			m.reach(f, a.off, a.span, &q)
+			m.reach(f, a.Off, a.Span, &q)
 			if q.state != boxed {
 				m.pieces = m.pieces[:start]
 				break
 			}
 			m.pieces = append(m.pieces, Range{q.lo, q.hi})
 		}
-		m.vars[t.v] = was
+		m.vars[t.V] = was
 		if len(m.pieces) > start {
 			r.p0, r.p1 = int32(start), int32(len(m.pieces))
 			r.lo, r.hi = m.pieces[start].Lo, m.pieces[start].Hi
@@ -446,9 +448,9 @@ func (m *machine) common(a, b *extent) bool {
 // made from then lies within the bounds that it was given, unless a load has read something else than
 // what was known; that was written before, since nobody but the launch writes; and as no extent of a write meets what was relied upon,
 // that write was not in its extent, and earlier.
-func (m *machine) knowing(p *program) bool {
+func (m *machine) knowing(p *Program) bool {
 	m.relied, m.wanted = m.relied[:0], m.wanted[:0]
-	m.origins = resize(m.origins, len(p.vars))
+	m.origins = resize(m.origins, len(p.Vars))
 	clear(m.origins)
 	m.evaluate(p)
 	if !m.bad && len(m.relied) > 0 && m.intact() {
@@ -461,9 +463,9 @@ func (m *machine) knowing(p *program) bool {
 
 // intact reports whether nothing that the launch writes may lie in a table that was relied upon.
 func (m *machine) intact() bool {
-	for i := range m.p.accs {
-		a, r := &m.p.accs[i], &m.results[i]
-		if a.kind == isRead || r.state == never {
+	for i := range m.p.Accs {
+		a, r := &m.p.Accs[i], &m.results[i]
+		if a.Kind == IsRead || r.state == never {
 			continue
 		}
 		if r.state == boundless || r.region != 0 {
@@ -482,3 +484,10 @@ func (m *machine) intact() bool {
 	}
 	return true
 }
+
+// A paramTable is the parameter that a load whose place is computed reads, as bytes of the parameter buffer, and (bit
+// 0) whether numbers are unsigned.
+type paramTable int64
+
+func (t paramTable) lo() int64 { return int64(t) >> 1 & (1<<24 - 1) }
+func (t paramTable) hi() int64 { return int64(t) >> 25 & (1<<24 - 1) }

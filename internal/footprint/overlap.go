@@ -1,12 +1,17 @@
 package footprint
 
+import (
+	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
+)
+
 // A box is a set of accesses of one launch: base + the sum of stride*i for i from 0 to n, over its
 // dimensions, and width bytes at each of these places.
 type box struct {
 	base  int64
 	width int64
 	n     int
-	dims  [maxTerms + 1]dim
+	dims  [form.MaxTerms + 1]dim
 	// If m is not 0, only those places count at which the sum of c*i is congruent to want modulo m.
 	m, want int64
 }
@@ -15,37 +20,37 @@ type box struct {
 type dim struct{ stride, n, c int64 }
 
 // most is the farthest that one dimension may reach; the sum of all stays far below 2^63.
-const most = int64(1) << 56
+const Largest = int64(1) << 56
 
 // add adds step * [lo, hi].
-func (b *box) add(step int64, r bounds) bool { return b.weigh(step, r, 0) }
+func (b *box) add(step int64, r interval.Bounds) bool { return b.weigh(step, r, 0) }
 
 // weigh is add; what is in r counts c times in the congruence.
-func (b *box) weigh(step int64, r bounds, c int64) bool {
-	if !r.bounded() {
+func (b *box) weigh(step int64, r interval.Bounds, c int64) bool {
+	if !r.Bounded() {
 		return false
 	}
 	if step < 0 {
-		step, r, c = -step, r.times(-1), -c
+		step, r, c = -step, r.Times(-1), -c
 	}
 	if b.m != 0 {
 		c %= b.m
-		b.want = (b.want - c*(r.lo%b.m)) % b.m
-		if step == 0 && r.hi > r.lo && c != 0 {
+		b.want = (b.want - c*(r.Lo%b.m)) % b.m
+		if step == 0 && r.Hi > r.Lo && c != 0 {
 			b.m = 0 // depends on what is no place
 		}
 	}
-	at := satMul(step, r.lo)
-	if at <= -most || at >= most || satMul(step, r.hi-r.lo) >= most {
+	at := interval.SatMul(step, r.Lo)
+	if at <= -Largest || at >= Largest || interval.SatMul(step, r.Hi-r.Lo) >= Largest {
 		return false
 	}
 	b.base += at
-	if step != 0 && r.hi > r.lo {
+	if step != 0 && r.Hi > r.Lo {
 		i := b.n
 		for ; i > 0 && b.dims[i-1].stride < step; i-- {
 			b.dims[i] = b.dims[i-1]
 		}
-		b.dims[i] = dim{step, r.hi - r.lo, c}
+		b.dims[i] = dim{step, r.Hi - r.Lo, c}
 		b.n++
 	}
 	return true
@@ -53,15 +58,15 @@ func (b *box) weigh(step int64, r bounds, c int64) bool {
 
 // box makes the box of an access from what its site has kept. With guards,
 // terms that a guard bounds together are one dimension; without, each is its own.
-func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
-	b.base, b.width, b.n = 0, a.bytes, 0
-	terms := m.p.terms[x.t0:x.t1]
+func (m *machine) box(a *Access, x *planSite, guards bool, b *box) bool {
+	b.base, b.width, b.n = 0, a.Bytes, 0
+	terms := m.p.Terms[x.t0:x.t1]
 	cong := m.congruence(a, terms, guards, b)
 	vars := m.snap[x.snap:][:len(terms)]
 	var done uint32
 	for i := x.d0; guards && i < x.d1; i++ {
 		in := m.gsnap[x.gsnap+i-x.d0]
-		if in.empty() {
+		if in.Empty() {
 			continue
 		}
 		c := &m.plan.cands[i]
@@ -72,15 +77,15 @@ func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 		done |= mask
 		for j := i + 1; j < x.d1; j++ { // the same terms from the other side
 			o := m.gsnap[x.gsnap+j-x.d0]
-			if o.empty() {
+			if o.Empty() {
 				continue
 			}
 			switch l, also := m.multiple(terms, &m.plan.cands[j]); {
 			case also != mask:
 			case l == k:
-				in = in.meet(o)
+				in = in.Meet(o)
 			case l == -k:
-				in = in.meet(o.times(-1))
+				in = in.Meet(o.Times(-1))
 			}
 		}
 		if !m.guarded(c, in, vars, k, m.proportion(cong, terms, c, b), b) {
@@ -88,68 +93,68 @@ func (m *machine) box(a *pacc, x *psite, guards bool, b *box) bool {
 		}
 	}
 	for i, t := range terms {
-		if done&(1<<i) == 0 && !b.weigh(m.regs[t.coef], vars[i], m.coefficient(cong, t.v)) {
+		if done&(1<<i) == 0 && !b.weigh(m.regs[t.Coef], vars[i], m.coefficient(cong, t.V)) {
 			return false
 		}
 	}
 	switch {
-	case a.count == 0:
-		b.width = a.span
-	case a.count > 1:
-		return b.add(a.step, bounds{0, a.count - 1})
+	case a.Count == 0:
+		b.width = a.Span
+	case a.Count > 1:
+		return b.add(a.Step, interval.Bounds{Lo: 0, Hi: a.Count - 1})
 	}
 	return true
 }
 
 // congruence begins with the congruence of an access; none if it does not hold for its terms.
-func (m *machine) congruence(a *pacc, terms []pterm, guards bool, b *box) []pterm {
+func (m *machine) congruence(a *Access, terms []Term, guards bool, b *box) []Term {
 	b.m, b.want = 0, 0
-	if !guards || a.cong == 0 {
+	if !guards || a.Cong == 0 {
 		return nil
 	}
-	x := &m.p.congs[a.cong-1]
-	f := &m.p.forms[x.form]
-	r := m.regs[x.r]
-	if r < 0 || r >= x.m || x.not && x.m != 2 {
+	x := &m.p.Congs[a.Cong-1]
+	f := &m.p.Forms[x.Form]
+	r := m.regs[x.R]
+	if r < 0 || r >= x.M || x.Not && x.M != 2 {
 		return nil
 	}
-	if x.not {
+	if x.Not {
 		r = 1 - r
 	}
-	of := m.p.terms[f.t0:f.t1]
+	of := m.p.Terms[f.T0:f.T1]
 	for _, t := range of {
 		found := false
 		for _, u := range terms {
-			found = found || u.v == t.v
+			found = found || u.V == t.V
 		}
 		if !found {
 			return nil
 		}
 	}
-	b.m, b.want = x.m, (r-m.regs[f.c]%x.m)%x.m
+	b.m, b.want = x.M, (r-m.regs[f.C]%x.M)%x.M
 	return of
 }
 
 // coefficient is that of a variable.
-func (m *machine) coefficient(terms []pterm, v int32) int64 {
+func (m *machine) coefficient(terms []Term, v int32) int64 {
 	for _, t := range terms {
-		if t.v == v {
-			return m.regs[t.coef]
+		if t.V == v {
+			return m.regs[t.Coef]
 		}
 	}
 	return 0
 }
 
 // proportion is how often the terms of a guard are in a congruence; if they are not there together, it is given up.
-func (m *machine) proportion(cong []pterm, terms []pterm, c *pcand, b *box) int64 {
+func (m *machine) proportion(cong []Term, terms []Term, c *planCandidate, b *box) int64 {
 	if b.m == 0 {
 		return 0
 	}
-	f := &m.p.forms[m.p.guards[c.guard].form]
+	f := &m.p.Forms[m.p.Guards[c.Guard].Form]
 	k := int64(0)
-	for i, t := range m.p.terms[f.t0:f.t1] {
-		g := m.regs[t.coef]
-		x := m.coefficient(cong, terms[m.p.lists[int(c.pos)+i]].v)
+	for i, t := range m.p.Terms[f.T0:f.T1] {
+		g := m.regs[t.Coef]
+		x := m.coefficient(cong, terms[m.p.Lists[int(c.Pos)+i]].V)
 		if i == 0 && g != 0 && g != -1 {
 			k = x / g % b.m
 		} else if i == 0 {
@@ -166,28 +171,28 @@ func (m *machine) proportion(cong []pterm, terms []pterm, c *pcand, b *box) int6
 // guarded adds k times what candidate g bounds to in: steps of the greatest common divisor of its
 // coefficients. vars are those of the form.
 // It counts c times in the congruence.
-func (m *machine) guarded(g *pcand, in bounds, vars []bounds, k, c int64, b *box) bool {
-	f := &m.p.forms[m.p.guards[g.guard].form]
+func (m *machine) guarded(g *planCandidate, in interval.Bounds, vars []interval.Bounds, k, c int64, b *box) bool {
+	f := &m.p.Forms[m.p.Guards[g.Guard].Form]
 	var step, start int64
-	for i, t := range m.p.terms[f.t0:f.t1] {
-		x, v := m.regs[t.coef], vars[m.p.lists[int(g.pos)+i]]
-		at := satMul(clamp(x), v.lo)
-		if at <= -most || at >= most {
+	for i, t := range m.p.Terms[f.T0:f.T1] {
+		x, v := m.regs[t.Coef], vars[m.p.Lists[int(g.Pos)+i]]
+		at := interval.SatMul(interval.Clamp(x), v.Lo)
+		if at <= -Largest || at >= Largest {
 			return false
 		}
-		step = gcd(step, x)
+		step = interval.Gcd(step, x)
 		start += at
 	}
-	if step <= 0 || !in.bounded() {
+	if step <= 0 || !in.Bounded() {
 		return false
 	}
 	// The first number from in.lo on that is congruent to start.
-	first := start + ceilDiv(in.lo-start, step)*step
-	if first > in.hi {
+	first := start + interval.CeilDiv(in.Lo-start, step)*step
+	if first > in.Hi {
 		return false
 	}
-	at := satMul(k, first)
-	if at <= -most || at >= most {
+	at := interval.SatMul(k, first)
+	if at <= -Largest || at >= Largest {
 		return false
 	}
 	b.base += at
@@ -195,7 +200,7 @@ func (m *machine) guarded(g *pcand, in bounds, vars []bounds, k, c int64, b *box
 		b.want = (b.want - c*(first%b.m)) % b.m
 		c *= step % b.m
 	}
-	return b.weigh(satMul(k, step), bounds{0, (in.hi - first) / step}, c)
+	return b.weigh(interval.SatMul(k, step), interval.Bounds{Lo: 0, Hi: (in.Hi - first) / step}, c)
 }
 
 // apart reports whether no byte is in both boxes, the second one moved by delta, as far as
@@ -211,7 +216,7 @@ func apart(a, b *box, delta int64) bool {
 		low -= d.stride * d.n
 	}
 	// The bytes meet if low + the sum of stride*i is from 1-a.width to b.width-1.
-	if low <= -far/2 || low >= far/2 {
+	if low <= -interval.Far/2 || low >= interval.Far/2 {
 		return false
 	}
 	var step, large int64
@@ -220,7 +225,7 @@ func apart(a, b *box, delta int64) bool {
 		// anything up to small.
 		lo, hi := 1-a.width-low-small, b.width-1-low
 		lo, hi = max(lo, 0), min(hi, large)
-		if lo > hi || step > 0 && floorDiv(hi, step) < ceilDiv(lo, step) {
+		if lo > hi || step > 0 && interval.FloorDiv(hi, step) < interval.CeilDiv(lo, step) {
 			return true
 		}
 		var d dim
@@ -234,7 +239,7 @@ func apart(a, b *box, delta int64) bool {
 		default:
 			return incongruent(a, b, low)
 		}
-		step = gcd(step, d.stride)
+		step = interval.Gcd(step, d.stride)
 		size := d.stride * d.n
 		large += size
 		small -= size
@@ -252,14 +257,14 @@ func incongruent(a, b *box, low int64) bool {
 		} else {
 			g = b.dims[x-a.n].stride
 		}
-		at := bounds{low - b.width + 1, low + a.width - 1}
+		at := interval.Bounds{Lo: low - b.width + 1, Hi: low + a.width - 1}
 		for _, d := range a.dims[:a.n] {
-			at = at.remains(d, g)
+			at = remains(at, d, g)
 		}
 		for _, d := range b.dims[:b.n] {
-			at = at.remains(d, g)
+			at = remains(at, d, g)
 		}
-		if at.bounded() && floorDiv(at.hi, g) < ceilDiv(at.lo, g) {
+		if at.Bounded() && interval.FloorDiv(at.Hi, g) < interval.CeilDiv(at.Lo, g) {
 			return true
 		}
 	}
@@ -267,20 +272,23 @@ func incongruent(a, b *box, low int64) bool {
 }
 
 // remains adds a dimension, modulo g.
-func (b bounds) remains(d dim, g int64) bounds {
+func remains(b interval.Bounds, d dim, g int64) interval.Bounds {
 	r := d.stride % g
 	if r > g/2 {
 		r -= g
 	}
-	return b.plus(bounds{0, d.n}.times(r))
+	return b.Plus(interval.Bounds{Lo: 0, Hi: d.n}.Times(r))
 }
 
 // A search looks for two places, one in each of two boxes, whose bytes meet and which are as the congruences want: by
 // the difference in every dimension, the largest stride first.
 type search struct {
-	dims   [2*maxTerms + 2]struct{ stride, lo, hi, c, least, greatest int64 } // least, greatest: of the strides that follow
+	dims [2*form.MaxTerms + 2]struct {
+		stride, lo, hi, c, least,
+		greatest int64
+	} // least, greatest: of the strides that follow
 	n      int
-	in     bounds // where the sum must be
+	in     interval.Bounds // where the sum must be
 	m      int64
 	budget int
 }
@@ -292,11 +300,11 @@ const maxTried = 64
 // looked at.
 func (s *search) meet(a, b *box, delta int64) bool {
 	low := a.base - b.base - delta
-	if low <= -far/2 || low >= far/2 {
+	if low <= -interval.Far/2 || low >= interval.Far/2 {
 		return true
 	}
 	s.n, s.m, s.budget = 0, 1, maxTried
-	s.in = bounds{1 - a.width - low, b.width - 1 - low}
+	s.in = interval.Bounds{Lo: 1 - a.width - low, Hi: b.width - 1 - low}
 	want := int64(0)
 	if a.m == b.m && a.m != 0 {
 		s.m, want = a.m, (a.want-b.want)%a.m
@@ -334,11 +342,11 @@ func (s *search) try(k int, at, want int64) bool {
 		return true
 	}
 	if k == s.n {
-		return want%s.m == 0 && s.in.lo <= at && at <= s.in.hi
+		return want%s.m == 0 && s.in.Lo <= at && at <= s.in.Hi
 	}
 	d := &s.dims[k]
-	lo := max(d.lo, ceilDiv(s.in.lo-at-d.greatest, d.stride))
-	hi := min(d.hi, floorDiv(s.in.hi-at-d.least, d.stride))
+	lo := max(d.lo, interval.CeilDiv(s.in.Lo-at-d.greatest, d.stride))
+	hi := min(d.hi, interval.FloorDiv(s.in.Hi-at-d.least, d.stride))
 	if hi-lo > maxTried {
 		return true
 	}

@@ -1,6 +1,8 @@
 package footprint
 
-import "unsafe"
+import (
+	"unsafe"
+)
 
 // A packer moves the tables of a program into one block of memory, one behind the other, in the order in which a launch comes to them: the
 // first launch of a kernel finds none of them in a cache, and what lies together comes together.
@@ -14,19 +16,19 @@ type packer struct {
 
 // entries are the types of what tables hold.
 type entries interface {
-	int32 | int64 | keyWord | ppointer | pop | instr | pcode | pvar | parg | pform | pterm | pguard | pcheck | pexit | pcand | pcong |
-		pset | psite | pneed | pplace | pacc | vblock | vitem
+	int32 | int64 | keyWord | planPointer | planOp | Instr | planAction | Var | Arg | Form | Term | Guard | Check | Exit | planCandidate | Congruence |
+		planSet | planSite | planNeed | planPlace | Access | vblock | vitem
 }
 
 // pack moves the tables of a program and its plan. What only making plans and explaining them needs stays where it is.
-func (p *program) pack() {
+func (p *Program) pack() {
 	var k packer
 	k.tables(p)
 	k.block, k.n = make([]uint64, k.n), 0
 	k.tables(p)
 }
 
-func (k *packer) tables(p *program) {
+func (k *packer) tables(p *Program) {
 	l, v := &p.plan, &p.plan.view
 	move(k, &l.key)
 	move(k, &l.bases)
@@ -36,15 +38,15 @@ func (k *packer) tables(p *program) {
 	move(k, &l.leaves)
 	move(k, &l.counters)
 	move(k, &l.code)
-	move(k, &p.vars)
-	move(k, &p.args)
-	move(k, &p.forms)
-	move(k, &p.terms)
-	move(k, &p.lists)
-	move(k, &p.guards)
-	move(k, &p.checks)
+	move(k, &p.Vars)
+	move(k, &p.Args)
+	move(k, &p.Forms)
+	move(k, &p.Terms)
+	move(k, &p.Lists)
+	move(k, &p.Guards)
+	move(k, &p.Checks)
 	move(k, &l.cands)
-	move(k, &p.exits)
+	move(k, &p.Exits)
 	move(k, &l.sets)
 	move(k, &l.sites)
 	move(k, &l.needs)
@@ -55,9 +57,9 @@ func (k *packer) tables(p *program) {
 	move(k, &l.writes)
 	move(k, &l.updates)
 	move(k, &l.reads)
-	move(k, &p.accs)
+	move(k, &p.Accs)
 	move(k, &l.siteOf)
-	move(k, &p.congs)
+	move(k, &p.Congs)
 	move(k, &v.blocks)
 	move(k, &v.items)
 	move(k, &v.ops)

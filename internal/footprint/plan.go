@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
 // A plan is a program in the order in which a launch evaluates it. It is made from the program alone, when a
@@ -22,19 +25,19 @@ type plan struct {
 
 	params   int     // bytes of parameters that are read
 	template []int64 // the registers: constants are already there
-	pointers []ppointer
-	ops      []pop
+	pointers []planPointer
+	ops      []planOp
 	depth    int // of marks
 	snaps    int
 	gsnaps   int
 	leaves   []int32 // variables that are not evaluated from others
 	counters []int32 // of loops
-	code     []pcode
-	sets     []pset
-	sites    []psite
-	cands    []pcand // those of the program, then those of sites
-	needs    []pneed
-	places   []pplace
+	code     []planAction
+	sets     []planSet
+	sites    []planSite
+	cands    []planCandidate // those of the program, then those of sites
+	needs    []planNeed
+	places   []planPlace
 	readers  []int32 // accesses that read, those of one pointer together
 	writers  []int32 // accesses that write, in the same way
 	writes   []int32 // accesses that change something, in their order
@@ -45,17 +48,18 @@ type plan struct {
 	view     view
 }
 
-// A ppointer loads a register from 8 bytes of the parameters.
-type ppointer struct{ reg, off int32 }
+// A planPointer loads a register from 8 bytes of the parameters.
+type planPointer struct{ reg, off int32 }
 
-// A pop computes a register.
-type pop struct {
-	instr
+// A planOp computes a register.
+type planOp struct {
+	Instr
 	reg int32
 }
 
-// A pcode is something to be done. If no thread comes to it, it goes on at end, and nobody comes to places p0 to p1.
-type pcode struct {
+// A planAction is something to be done. If no thread comes to it, it goes on at end, and nobody comes to places p0 to
+// p1.
+type planAction struct {
 	do     doing
 	index  int32
 	end    int32
@@ -77,16 +81,16 @@ const (
 	doBack     // goes back to it
 )
 
-// A pset is the accesses of a context.
-type pset struct {
+// A planSet is the accesses of a context.
+type planSet struct {
 	s0, s1 int32 // sites
 	k0, k1 int32 // needs: if they hold, then so do all checks
 	p0, p1 int32 // places
 	fast   bool  // needs can say so
 }
 
-// A psite is terms that some forms of a context have in common: their range is found once.
-type psite struct {
+// A planSite is terms that some forms of a context have in common: their range is found once.
+type planSite struct {
 	t0, t1 int32 // terms of the program
 	d0, d1 int32 // candidates of the plan, for guards of the context
 	snap   int32 // where the bounds of the terms' variables are kept
@@ -94,22 +98,23 @@ type psite struct {
 	p0, p1 int32 // places
 }
 
-// A pcand is a candidate. Where terms have the very coefficients of the guard's, of which the first one is in register lead, mask is which
-// terms these are: together they are once what the guard bounds, unless lead is 0. Else mask is 0.
-type pcand struct {
-	cand
+// A planCandidate is a candidate. Where terms have the very coefficients of the guard's, of which the first one is in
+// register lead, mask is which terms these are: together they are once what the guard bounds, unless lead is 0. Else
+// mask is 0.
+type planCandidate struct {
+	Candidate
 	lead int32
 	mask uint32
 }
 
-// A pneed is checks with the same terms: the site's range, moved by register c (-1: not at all), lies within in.
-type pneed struct {
+// A planNeed is checks with the same terms: the site's range, moved by register c (-1: not at all), lies within in.
+type planNeed struct {
 	site, c int32
-	in      bounds
+	in      interval.Bounds
 }
 
-// A pplace is an access, and what of it the range of its bytes depends on.
-type pplace struct {
+// A planPlace is an access, and what of it the range of its bytes depends on.
+type planPlace struct {
 	acc, site int32
 	form, c   int32
 	sym, base int32
@@ -124,7 +129,7 @@ const maxSharing = 1 << 21
 // A planner makes a plan.
 type planner struct {
 	*plan
-	p     *program
+	p     *Program
 	work  int
 	shape map[string]int32
 }
@@ -144,49 +149,49 @@ type routeStep struct {
 	done  bool
 }
 
-// prepare makes the plan. A witness is looked for on the path.
-func (p *program) prepare(way *path) { p.arrange(way, true) }
+// Prepare makes the plan. A witness is looked for on the path.
+func (p *Program) Prepare(way *Path) { p.arrange(way, true) }
 
 // arrange makes a plan in which contexts share what they have in common, and threads are followed only where they may show
 // something; or neither.
-func (p *program) arrange(way *path, sharing bool) {
-	p.plan = plan{siteOf: make([]int32, len(p.accs))}
+func (p *Program) arrange(way *Path, sharing bool) {
+	p.plan = plan{siteOf: make([]int32, len(p.Accs))}
 	b := &planner{plan: &p.plan, p: p}
 	b.registers()
-	b.plan.cands = make([]pcand, len(p.cands))
-	for i := range p.forms {
-		f := &p.forms[i]
-		for k := f.d0; k < f.d1; k++ {
-			b.plan.cands[k] = b.candidate(f, p.cands[k])
+	b.plan.cands = make([]planCandidate, len(p.Cands))
+	for i := range p.Forms {
+		f := &p.Forms[i]
+		for k := f.D0; k < f.D1; k++ {
+			b.plan.cands[k] = b.candidate(f, p.Cands[k])
 		}
 	}
-	for i := range p.vars {
+	for i := range p.Vars {
 		if b.leaf(int32(i)) {
 			b.leaves = append(b.leaves, int32(i))
-		} else if p.vars[i].kind == vCounter {
+		} else if p.Vars[i].Kind == form.KindCounter {
 			b.counters = append(b.counters, int32(i))
 		}
 	}
 	var all, list []*route
-	for i := range p.ctxs {
+	for i := range p.Ctxs {
 		all = append(all, b.route(int32(i)))
 	}
 	if sharing {
 		b.hoist(all)
 	}
-	for i, x := range p.ctxs {
+	for i, x := range p.Ctxs {
 		r := all[i]
-		if x.rounds == 0 && x.home == 0 && sharing {
+		if x.Rounds == 0 && x.Home == 0 && sharing {
 			list = append(list, r)
 			continue
 		}
 		// What it finds is for all that follow.
-		b.code = append(b.code, pcode{do: doMark}, pcode{do: doHome, index: x.home - 1})
+		b.code = append(b.code, planAction{do: doMark}, planAction{do: doHome, index: x.Home - 1})
 		b.tree([]*route{r}, 1)
-		if x.rounds != 0 {
-			b.code = append(b.code, pcode{do: doEntered, index: x.rounds - 1})
+		if x.Rounds != 0 {
+			b.code = append(b.code, planAction{do: doEntered, index: x.Rounds - 1})
 		}
-		b.code = append(b.code, pcode{do: doHome, index: -1}, pcode{do: doBack})
+		b.code = append(b.code, planAction{do: doHome, index: -1}, planAction{do: doBack})
 	}
 	b.tree(list, 0)
 	b.accesses()
@@ -195,39 +200,39 @@ func (p *program) arrange(way *path, sharing bool) {
 }
 
 func (b *planner) registers() {
-	b.template = make([]int64, len(b.p.ops))
-	for i, in := range b.p.ops {
+	b.template = make([]int64, len(b.p.Ops))
+	for i, in := range b.p.Ops {
 		switch {
-		case in.op == opConst:
-			b.template[i] = in.imm
+		case in.Op == form.OpConst:
+			b.template[i] = in.Imm
 			continue
-		case in.op == opParam && in.w == 64:
-			b.pointers = append(b.pointers, ppointer{int32(i), int32(in.imm)})
+		case in.Op == form.OpParam && in.W == 64:
+			b.pointers = append(b.pointers, planPointer{int32(i), int32(in.Imm)})
 		default:
-			b.ops = append(b.ops, pop{in, int32(i)})
+			b.ops = append(b.ops, planOp{in, int32(i)})
 		}
-		if in.op == opParam {
-			b.params = max(b.params, int(in.imm)+int(in.w/8))
+		if in.Op == form.OpParam {
+			b.params = max(b.params, int(in.Imm)+int(in.W/8))
 		}
 	}
 }
 
 // leaf reports whether a variable is the same at the beginning of every context.
 func (b *planner) leaf(v int32) bool {
-	k := b.p.vars[v].kind
-	return k == vThread || k == vAny || k == vFlag || k == vBits
+	k := b.p.Vars[v].Kind
+	return k == form.KindThread || k == form.KindAny || k == form.KindFlag || k == form.KindBits
 }
 
 // variables calls each for the variables of a form, and of its checks.
 func (b *planner) variables(form int32, each func(v int32)) {
-	f := &b.p.forms[form]
-	for _, t := range b.p.terms[f.t0:f.t1] {
-		each(t.v)
+	f := &b.p.Forms[form]
+	for _, t := range b.p.Terms[f.T0:f.T1] {
+		each(t.V)
 	}
-	for _, k := range b.p.lists[f.k0:f.k1] {
-		g := &b.p.forms[b.p.checks[k].form]
-		for _, t := range b.p.terms[g.t0:g.t1] {
-			each(t.v)
+	for _, k := range b.p.Lists[f.K0:f.K1] {
+		g := &b.p.Forms[b.p.Checks[k].Form]
+		for _, t := range b.p.Terms[g.T0:g.T1] {
+			each(t.V)
 		}
 	}
 }
@@ -241,34 +246,34 @@ func (b *planner) touched(do doing, index int32) (reads, writes []int32) {
 	}
 	switch do {
 	case doGuard:
-		g := &b.p.guards[index]
-		b.variables(g.form, read)
-		if g.rest != 0 {
-			b.variables(g.rest-1, read)
+		g := &b.p.Guards[index]
+		b.variables(g.Form, read)
+		if g.Rest != 0 {
+			b.variables(g.Rest-1, read)
 		}
-		if g.need != 0 {
-			b.variables(g.need-1, read)
+		if g.Need != 0 {
+			b.variables(g.Need-1, read)
 		}
-		if g.load != 0 { // whether it is known here
-			read(g.load - 1)
+		if g.Load != 0 { // whether it is known here
+			read(g.Load - 1)
 		}
-		if g.exit != 0 { // what is known of an exit goes with the counter
-			read(b.p.exits[g.exit-1].v)
+		if g.Exit != 0 { // what is known of an exit goes with the counter
+			read(b.p.Exits[g.Exit-1].V)
 		}
-		f := &b.p.forms[g.form]
-		for _, t := range b.p.terms[f.t0:f.t1] { // several terms: what is known of them together, too
-			writes = append(writes, t.v)
+		f := &b.p.Forms[g.Form]
+		for _, t := range b.p.Terms[f.T0:f.T1] { // several terms: what is known of them together, too
+			writes = append(writes, t.V)
 		}
 	case doVariable:
-		v := &b.p.vars[index]
-		if v.kind == vCounter {
-			for _, x := range b.p.exits[v.a0:v.a1] {
-				b.variables(x.form, read)
-				b.variables(x.rest, read)
+		v := &b.p.Vars[index]
+		if v.Kind == form.KindCounter {
+			for _, x := range b.p.Exits[v.A0:v.A1] {
+				b.variables(x.Form, read)
+				b.variables(x.Rest, read)
 			}
 		} else {
-			for _, a := range b.p.args[v.a0:v.a1] {
-				b.variables(a.form, read)
+			for _, a := range b.p.Args[v.A0:v.A1] {
+				b.variables(a.Form, read)
 			}
 		}
 		writes = append(writes, index)
@@ -280,7 +285,7 @@ func (b *planner) touched(do doing, index int32) (reads, writes []int32) {
 
 // route lists the steps of a context, and which must come after which.
 func (b *planner) route(ctx int32) *route {
-	x := &b.p.ctxs[ctx]
+	x := &b.p.Ctxs[ctx]
 	r := &route{ctx: ctx}
 	have := map[int32]bool{}
 	wrote := map[int32]int32{}
@@ -319,27 +324,27 @@ func (b *planner) route(ctx int32) *route {
 			add(doForget, v)
 		}
 	}
-	for _, c := range b.p.lists[x.c0:x.c1] {
+	for _, c := range b.p.Lists[x.C0:x.C1] {
 		add(doCondition, c)
 	}
-	for _, st := range b.p.steps[x.s0:x.s1] {
-		do, but := doVariable, st.index
-		if st.guard {
+	for _, st := range b.p.Steps[x.S0:x.S1] {
+		do, but := doVariable, st.Index
+		if st.Guard {
 			do, but = doGuard, -1
-		} else if b.leaf(st.index) {
+		} else if b.leaf(st.Index) {
 			continue
 		}
-		reads, _ := b.touched(do, st.index)
+		reads, _ := b.touched(do, st.Index)
 		for _, v := range reads {
 			known(v, but)
 		}
-		add(do, st.index)
+		add(do, st.Index)
 	}
-	for _, a := range b.p.accs[x.a0:x.a1] {
-		b.variables(a.form, func(v int32) { known(v, -1) })
+	for _, a := range b.p.Accs[x.A0:x.A1] {
+		b.variables(a.Form, func(v int32) { known(v, -1) })
 	}
-	if x.rounds != 0 {
-		known(x.rounds-1, -1)
+	if x.Rounds != 0 {
+		known(x.Rounds-1, -1)
 	}
 	r.left = len(r.steps)
 	return r
@@ -391,14 +396,14 @@ func (b *planner) tree(list []*route, depth int) {
 		}
 		at := len(b.code)
 		if len(rest) > 0 {
-			b.code = append(b.code, pcode{do: doMark, index: int32(depth)})
+			b.code = append(b.code, planAction{do: doMark, index: int32(depth)})
 			at++
 		}
-		b.code = append(b.code, pcode{do: do, index: index, p0: int32(len(b.places))})
+		b.code = append(b.code, planAction{do: do, index: index, p0: int32(len(b.places))})
 		if len(rest) > 0 {
 			b.tree(with, depth+1)
 			b.close(at)
-			b.code = append(b.code, pcode{do: doBack, index: int32(depth)})
+			b.code = append(b.code, planAction{do: doBack, index: int32(depth)})
 			list = rest
 			continue
 		}
@@ -432,12 +437,12 @@ func (b *planner) hoist(list []*route) {
 			}
 		}
 		for _, v := range order {
-			switch k := b.p.vars[v].kind; {
-			case has[v] < 2 || ready[v] < has[v] || k == vOne || k == vTable || k == vCounter:
+			switch k := b.p.Vars[v].Kind; {
+			case has[v] < 2 || ready[v] < has[v] || k == form.KindOne || k == form.KindTable || k == form.KindCounter:
 				continue
 			}
 			found = true
-			b.code = append(b.code, pcode{do: doVariable, index: v, end: int32(len(b.code)) + 1})
+			b.code = append(b.code, planAction{do: doVariable, index: v, end: int32(len(b.code)) + 1})
 			for _, r := range list {
 				if s := r.step(doVariable, v); s != nil {
 					r.take(s)
@@ -488,24 +493,25 @@ func (b *planner) best(list []*route) (doing, int32) {
 
 // set writes the code of a context's accesses.
 func (b *planner) set(ctx int32) {
-	x := &b.p.ctxs[ctx]
-	if x.rounds != 0 {
-		b.code = append(b.code, pcode{do: doEnter, index: x.rounds - 1})
+	x := &b.p.Ctxs[ctx]
+	if x.Rounds != 0 {
+		b.code = append(b.code, planAction{do: doEnter, index: x.Rounds - 1})
 	}
-	if x.a0 == x.a1 {
+	if x.A0 == x.A1 {
 		return
 	}
-	s := pset{s0: int32(len(b.sites)), k0: int32(len(b.needs)), p0: int32(len(b.places)), fast: true}
+	s := planSet{s0: int32(len(b.sites)), k0: int32(len(b.needs)), p0: int32(len(b.places)), fast: true}
 	b.shape = map[string]int32{}
 	checks := map[int32]bool{}
-	for i := x.a0; i < x.a1; i++ {
-		a := &b.p.accs[i]
-		f := &b.p.forms[a.form]
+	for i := x.A0; i < x.A1; i++ {
+		a := &b.p.Accs[i]
+		f := &b.p.Forms[a.Form]
 		site := b.site(x, f)
 		b.siteOf[i] = site
-		b.places = append(b.places, pplace{acc: i, site: site, form: a.form, c: f.c, sym: f.sym, base: a.base, off: a.off, span: a.span,
-			none: a.bytes == 0, checked: f.k0 < f.k1})
-		for _, k := range b.p.lists[f.k0:f.k1] {
+		b.places = append(b.places, planPlace{acc: i, site: site, form: a.Form, c: f.C, sym: f.Sym, base: a.Base,
+			off: a.Off, span: a.Span,
+			none: a.Bytes == 0, checked: f.K0 < f.K1})
+		for _, k := range b.p.Lists[f.K0:f.K1] {
 			if !checks[k] {
 				checks[k] = true
 				b.need(x, &s, k)
@@ -513,7 +519,7 @@ func (b *planner) set(ctx int32) {
 		}
 	}
 	s.s1, s.k1, s.p1 = int32(len(b.sites)), int32(len(b.needs)), int32(len(b.places))
-	slices.SortStableFunc(b.places[s.p0:], func(x, y pplace) int { return cmp.Compare(x.site, y.site) })
+	slices.SortStableFunc(b.places[s.p0:], func(x, y planPlace) int { return cmp.Compare(x.site, y.site) })
 	for i := s.p0; i < s.p1; i++ {
 		at := &b.sites[b.places[i].site]
 		if at.p1 == 0 {
@@ -521,24 +527,24 @@ func (b *planner) set(ctx int32) {
 		}
 		at.p1 = i + 1
 	}
-	b.code = append(b.code, pcode{do: doAccesses, index: int32(len(b.sets)), end: int32(len(b.code)) + 1})
+	b.code = append(b.code, planAction{do: doAccesses, index: int32(len(b.sets)), end: int32(len(b.code)) + 1})
 	b.sets = append(b.sets, s)
 }
 
 // site finds or makes the site of a form in the context in hand.
-func (b *planner) site(x *pctx, f *pform) int32 {
+func (b *planner) site(x *Context, f *Form) int32 {
 	var key []byte
-	for _, t := range b.p.terms[f.t0:f.t1] {
-		key = binary.AppendVarint(binary.AppendVarint(key, int64(t.v)), int64(t.coef))
+	for _, t := range b.p.Terms[f.T0:f.T1] {
+		key = binary.AppendVarint(binary.AppendVarint(key, int64(t.V)), int64(t.Coef))
 	}
 	if i, ok := b.shape[string(key)]; ok {
 		return i
 	}
 	i := int32(len(b.sites))
 	b.shape[string(key)] = i
-	s := psite{t0: f.t0, t1: f.t1, snap: int32(b.snaps), gsnap: int32(b.gsnaps), d0: int32(len(b.plan.cands))}
-	for _, c := range b.p.cands[f.d0:f.d1] {
-		if slices.Contains(b.p.steps[x.s0:x.s1], pstep{true, c.guard}) {
+	s := planSite{t0: f.T0, t1: f.T1, snap: int32(b.snaps), gsnap: int32(b.gsnaps), d0: int32(len(b.plan.cands))}
+	for _, c := range b.p.Cands[f.D0:f.D1] {
+		if slices.Contains(b.p.Steps[x.S0:x.S1], Step{true, c.Guard}) {
 			b.plan.cands = append(b.plan.cands, b.candidate(f, c))
 		}
 	}
@@ -549,12 +555,12 @@ func (b *planner) site(x *pctx, f *pform) int32 {
 	return i
 }
 
-func (b *planner) candidate(f *pform, c cand) pcand {
-	of := &b.p.forms[b.p.guards[c.guard].form]
-	x := pcand{cand: c, lead: b.p.terms[of.t0].coef}
-	for i, t := range b.p.terms[of.t0:of.t1] {
-		at := b.p.lists[int(c.pos)+i]
-		if b.p.terms[f.t0+at].coef != t.coef {
+func (b *planner) candidate(f *Form, c Candidate) planCandidate {
+	of := &b.p.Forms[b.p.Guards[c.Guard].Form]
+	x := planCandidate{Candidate: c, lead: b.p.Terms[of.T0].Coef}
+	for i, t := range b.p.Terms[of.T0:of.T1] {
+		at := b.p.Lists[int(c.Pos)+i]
+		if b.p.Terms[f.T0+at].Coef != t.Coef {
 			x.mask = 0
 			break
 		}
@@ -564,28 +570,29 @@ func (b *planner) candidate(f *pform, c cand) pcand {
 }
 
 // need adds a check to those of a set.
-func (b *planner) need(x *pctx, s *pset, check int32) {
-	k := &b.p.checks[check]
-	f := &b.p.forms[k.form]
-	if f.sym != 0 {
+func (b *planner) need(x *Context, s *planSet, check int32) {
+	k := &b.p.Checks[check]
+	f := &b.p.Forms[k.Form]
+	if f.Sym != 0 {
 		s.fast = false
 		return
 	}
-	n := pneed{b.site(x, f), f.c, k.in}
+	n := planNeed{b.site(x, f), f.C, k.In}
 	const large, small = 1 << 61, 1 << 40
 	inner := func(x int64) bool { return x > -large && x < large }
-	if c := b.p.ops[f.c]; c.op == opConst && c.imm > -small && c.imm < small && (inner(n.in.lo) || n.in.lo <= -far) && (inner(n.in.hi) || n.in.hi >= far) {
+	if c := b.p.Ops[f.C]; c.Op == form.OpConst && c.Imm > -small && c.Imm < small && (inner(n.in.Lo) ||
+		n.in.Lo <= -interval.Far) && (inner(n.in.Hi) || n.in.Hi >= interval.Far) {
 		// The same as a condition for the terms alone.
 		n.c = -1
-		if inner(n.in.lo) {
-			n.in.lo -= c.imm
+		if inner(n.in.Lo) {
+			n.in.Lo -= c.Imm
 		}
-		if inner(n.in.hi) {
-			n.in.hi -= c.imm
+		if inner(n.in.Hi) {
+			n.in.Hi -= c.Imm
 		}
 		for i := range b.needs[s.k0:] {
 			if o := &b.needs[int(s.k0)+i]; o.site == n.site && o.c == -1 {
-				o.in = o.in.meet(n.in)
+				o.in = o.in.Meet(n.in)
 				return
 			}
 		}
@@ -595,35 +602,36 @@ func (b *planner) need(x *pctx, s *pset, check int32) {
 
 // accesses lists the accesses for those who look at all of them.
 func (b *planner) accesses() {
-	accs := b.p.accs
+	accs := b.p.Accs
 	for i := range accs {
-		if accs[i].kind != isWrite || accs[i].atom != 0 { // an exchange reads, but nobody sees what
+		if accs[i].Kind != IsWrite || accs[i].Atom != 0 { // an exchange reads, but nobody sees what
 			b.readers = append(b.readers, int32(i))
 		}
-		if accs[i].kind != isRead {
+		if accs[i].Kind != IsRead {
 			b.writers = append(b.writers, int32(i))
 		}
-		if !accs[i].hidden && accs[i].kind != isWrite {
+		if !accs[i].Hidden && accs[i].Kind != IsWrite {
 			b.reads = append(b.reads, int32(i))
 		}
-		if accs[i].kind != isRead {
+		if accs[i].Kind != IsRead {
 			b.writes = append(b.writes, int32(i))
 		}
-		if accs[i].kind == isUpdate {
+		if accs[i].Kind == IsUpdate {
 			b.updates = append(b.updates, int32(i))
 		}
 	}
 	// Allocations are often passed in their order.
-	param := func(a *pacc) int64 {
-		if a.base == 0 {
+	param := func(a *Access) int64 {
+		if a.Base == 0 {
 			return -1
 		}
-		return b.p.ops[a.base-1].imm
+		return b.p.Ops[a.Base-1].Imm
 	}
 	for _, list := range [...][]int32{b.readers, b.writers} {
 		slices.SortStableFunc(list, func(x, y int32) int {
 			p, q := &accs[x], &accs[y]
-			return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.forms[p.form].c, b.p.forms[q.form].c), cmp.Compare(p.off, q.off))
+			return cmp.Or(cmp.Compare(param(p), param(q)), cmp.Compare(b.p.Forms[p.Form].C, b.p.Forms[q.Form].C),
+				cmp.Compare(p.Off, q.Off))
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package footprint
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Reason says in one sentence why the verdict is what it is.
 func (in *Instance) Reason() string {

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+
+	"holdfast/internal/footprint/form"
 )
 
 // A Recent remembers what launches do, for programs that make similar ones again and again: with the same geometry and the same
@@ -91,8 +93,9 @@ const (
 
 // Evaluate is Summary.Evaluate.
 func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
-	pl := &s.prog.plan
-	if !pl.repeats || s.refused != NoCause && s.opaque || l.Contained || s.asks(l) || len(l.Params) < max(s.paramBytes, int(pl.least)) {
+	pl := &s.Code.plan
+	if !pl.repeats || s.Refused != NoCause && s.IsOpaque || l.Contained || s.asks(l) ||
+		len(l.Params) < max(s.ParamBytes, int(pl.least)) {
 		r.Misses++
 		s.Evaluate(l, in)
 		return
@@ -141,7 +144,7 @@ func (r *Recent) Forget() {
 
 // read finds the key of a launch and its bases.
 func (r *Recent) read(s *Summary, l *Launch) uint64 {
-	pl := &s.prog.plan
+	pl := &s.Code.plan
 	p := l.Params
 	pair := func(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }
 	key := append(r.key[:0], pair(l.Grid[0], l.Block[0]), pair(l.Grid[1], l.Block[1]), pair(l.Grid[2], l.Block[2]),
@@ -158,7 +161,7 @@ func (r *Recent) read(s *Summary, l *Launch) uint64 {
 		key = append(key, x&w.mask)
 	}
 	if len(s.Globals) > 0 {
-		key = append(key, uint64(len(l.Globals)), uint64(truth(l.Globals != nil)))
+		key = append(key, uint64(len(l.Globals)), uint64(form.Truth(l.Globals != nil)))
 		for _, g := range l.Globals {
 			key = append(key, g.Lo)
 		}
@@ -269,7 +272,7 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	if in.Cause == BadLaunch || m.bad {
 		return 0, false
 	}
-	if in.s.guessWrites && m.walk.tried {
+	if in.s.GuessWrites && m.walk.tried {
 		return 0, false // a witness would depend on allocations
 	}
 	variables, wild := false, false // reads of variables somewhere, and writes that may be anywhere
@@ -279,14 +282,14 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	for i := range m.results {
 		x := &m.results[i]
 		if x.region != 0 && x.state != never {
-			if m.p.accs[i].kind != isRead {
+			if m.p.Accs[i].Kind != IsRead {
 				return 0, false
 			}
 			variables = true
 			continue
 		}
 		if x.state != boxed {
-			wild = wild || x.state != never && m.p.accs[i].kind != isRead
+			wild = wild || x.state != never && m.p.Accs[i].Kind != IsRead
 			continue
 		}
 		h := &r.hulls[pl.baseOf[i]]
@@ -307,8 +310,9 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 		r.next += uint64(room)
 	}
 	e := &entry{words: r.words[r.next%recentWords:][:recentMost]}
-	flags := uint64(truth(in.ReadsUnknown && !in.ReadsVariables)&flagReadsUnknown | truth(in.WritesUnknown)&flagWritesUnknown | truth(variables)&flagInside |
-		truth(in.ReadsVariables)&flagReadsVariables)
+	flags := uint64(form.Truth(in.ReadsUnknown &&
+		!in.ReadsVariables)&flagReadsUnknown | form.Truth(in.WritesUnknown)&flagWritesUnknown | form.Truth(variables)&flagInside |
+		form.Truth(in.ReadsVariables)&flagReadsVariables)
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
 	e.add(r.key...)

@@ -2,10 +2,6 @@ package footprint
 
 import (
 	"slices"
-	"strconv"
-
-	"holdfast/internal/ir"
-	"holdfast/ptx"
 )
 
 // A Summary is all that is known of a kernel before it is launched. It does not change, and
@@ -18,177 +14,38 @@ type Summary struct {
 	At      int      // line of the source that is the cause
 	Globals []Global // variables in global memory that it may access; Launch.Globals says where they are
 
-	refused    Cause // why no instance is judged
-	opaque     bool  // nothing is known of what it accesses
-	reads      bool  // there are tables
-	paramBytes int
-	prog       program
+	// What package summarise says to this one:
+
+	Refused     Cause // why no instance is judged
+	IsOpaque    bool  // nothing is known of what it accesses
+	ParamBytes  int
+	Code        Program
+	HasTables   bool    // there is KnowingCode
+	KnowingCode Program // Code again, for launches that know what memory holds (known.go)
+	Path        Path    // on which witnesses are looked for
+	Loops       int
+	MaxTid      [3]int64  // the largest index of a thread
+	Cluster     [3]uint32 // blocks that a cluster has, if the kernel says so
 
 	// An instruction that is not understood may read or write anything.
-	guessReads, guessWrites bool
-	maxTid                  [3]int64
-	cluster                 [3]uint32
-	refusedAt               int
-	path                    path
-	loops                   int
-	tables                  program // prog again, for launches that know what memory holds (table.go)
-}
+	GuessReads, GuessWrites bool
 
-// maxAccesses bounds how many accesses a kernel may have.
-const maxAccesses = 1 << 16
-
-// Summarise analyses every kernel of a module. A kernel that cannot be analysed still has
-// a summary, which says so.
-func Summarise(m *ptx.Module) ([]*Summary, error) {
-	funcs := map[string]*ir.Func{}
-	var kernels []*ptx.Func
-	for f, err := range ir.FromPTX(m) {
-		if err == nil {
-			funcs[f.Name] = f
-		}
-	}
-	for _, d := range m.Decls {
-		if fn, ok := d.(*ptx.Func); ok && fn.Entry && fn.Body != nil {
-			kernels = append(kernels, fn)
-		}
-	}
-	calls := newCallees(m, funcs)
-	calls.inliner = newInliner(m, calls)
-	var list []*Summary
-	for _, fn := range kernels {
-		list = append(list, summarise(fn, funcs[fn.Name], calls))
-	}
-	return list, nil
+	refusedAt int
 }
 
 // Opaque is the summary of a kernel without PTX: every launch may read and write the
 // allocations that its parameters point into.
 func Opaque(name string, params []Param) *Summary {
 	s := &Summary{Name: name, Params: slices.Clone(params), Class: ClassUnknown}
-	s.refuse(NoCode, 0)
-	s.opaque = true
+	s.Refuse(NoCode, 0)
+	s.IsOpaque = true
 	return s
 }
 
-func (s *Summary) refuse(c Cause, at int) {
-	if s.refused == NoCause {
-		s.refused, s.refusedAt = c, at
+// Refuse says that no launch is judged, and why, unless another reason was given before.
+func (s *Summary) Refuse(c Cause, at int) {
+	if s.Refused == NoCause {
+		s.Refused, s.refusedAt = c, at
 		s.Cause, s.At = c, at
-	}
-}
-
-func summarise(fn *ptx.Func, f *ir.Func, calls *callees) *Summary {
-	s := &Summary{Name: fn.Name}
-	s.bounds(fn)
-	if f == nil {
-		s.refuse(UnknownInstruction, fn.Pos.Line)
-		s.opaque = true
-		return s
-	}
-	for _, v := range f.Vars {
-		if v.Param && v.Space == ir.Param {
-			s.Params = append(s.Params, Param{v.Name, v.Off, v.Size, v.Align})
-			s.paramBytes = max(s.paramBytes, v.Off+v.Size)
-		}
-	}
-	calls.inliner.Inline(f)
-	ir.Promote(f, calls.inliner.Module)
-	calls.cut(f)
-	if err := ir.Analyse(f, false); err != nil {
-		s.refuse(TooLarge, fn.Pos.Line)
-		s.opaque = true
-		return s
-	}
-	s.analyse(f, calls)
-	return s
-}
-
-// bounds reads what the kernel says of its launches.
-func (s *Summary) bounds(fn *ptx.Func) {
-	s.maxTid = [3]int64{1023, 1023, 63}
-	for _, d := range fn.Perf {
-		var n [3]int64
-		for i := range n {
-			n[i] = 1
-			if i < len(d.Args) {
-				x, err := strconv.ParseInt(d.Args[i], 0, 32)
-				if err != nil || x <= 0 {
-					x = 1024
-				}
-				n[i] = x
-			}
-		}
-		switch d.Name {
-		case ".maxntid":
-			for i := range n {
-				s.maxTid[i] = min(s.maxTid[i], n[0]*n[1]*n[2]-1)
-			}
-		case ".reqntid":
-			for i := range n {
-				s.maxTid[i] = min(s.maxTid[i], n[i]-1)
-			}
-		case ".reqnctapercluster":
-			for i := range n {
-				s.cluster[i] = uint32(n[i])
-			}
-		}
-	}
-}
-
-func (s *Summary) analyse(f *ir.Func, calls *callees) {
-	s.effects(f, calls)
-	k := build(f, s.maxTid)
-	list := append(k.collect(), k.tableReads(calls)...)
-	if len(list) > maxAccesses {
-		s.refuse(TooLarge, 0)
-		s.opaque = true
-		return
-	}
-	k.hide(list)
-	k.cover(list)
-	c := newCompiler(k, false)
-	c.compile(list)
-	if c.circle {
-		s.refuse(TooLarge, 0)
-		s.opaque = true
-		return
-	}
-	s.prog = *c.p
-	names := c.names
-	if c.loaded {
-		t := newCompiler(k, true)
-		t.names = c.names
-		t.compile(list)
-		if !t.circle {
-			s.tables, s.reads, names = *t.p, true, t.names
-		}
-	}
-	irreducible := slices.ContainsFunc(f.Loops.Loops, func(l *ir.Loop) bool { return l.Irreducible })
-	if !irreducible { // else nobody knows what comes before what
-		s.path = k.path(list)
-	}
-	s.prog.prepare(&s.path)
-	s.tables.prepare(&s.path)
-	s.loops = len(f.Loops.Loops)
-	s.Globals = names
-	s.classify(list)
-}
-
-// classify says for which launches the kernel is idempotent.
-func (s *Summary) classify(list []*access) {
-	s.Class = Always
-	for _, a := range list {
-		if a.kind != isRead {
-			s.Class = Conditionally
-		}
-	}
-	if s.refused != NoCause {
-		s.Class = ClassUnknown
-		return
-	}
-	for _, a := range list {
-		if a.kind == isUpdate && a.cover == 0 && s.Class != Never {
-			s.Class, s.Cause, s.At = Never, ReadModifyWrite, a.pos
-		}
 	}
 }

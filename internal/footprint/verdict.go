@@ -12,11 +12,11 @@ import (
 func (s *Summary) Evaluate(l *Launch, in *Instance) {
 	in.reset(s)
 	m := &in.m
-	m.launch, m.bad, m.p = l, false, &s.prog
+	m.launch, m.bad, m.p = l, false, &s.Code
 	m.beyond, m.walk.tried = false, false
 	m.values, m.pieces = m.values[:0], m.pieces[:0]
-	if s.refused != NoCause && s.opaque {
-		in.unknown(s.refused, s.refusedAt)
+	if s.Refused != NoCause && s.IsOpaque {
+		in.unknown(s.Refused, s.refusedAt)
 		in.guess(s, l, true, true)
 		in.finish()
 		return
@@ -28,10 +28,10 @@ func (s *Summary) Evaluate(l *Launch, in *Instance) {
 		return
 	}
 	for i := range 3 {
-		m.cluster[i] = max(1, l.Cluster[i], s.cluster[i])
+		m.cluster[i] = max(1, l.Cluster[i], s.Cluster[i])
 	}
 	if !in.knows(s, l) {
-		m.evaluate(&s.prog)
+		m.evaluate(&s.Code)
 	}
 	if m.bad {
 		in.unknown(BadLaunch, 0)
@@ -53,7 +53,7 @@ func (in *Instance) reset(s *Summary) {
 
 // asks reports whether a launch looks for contents of memory.
 func (s *Summary) asks(l *Launch) bool {
-	return s.reads && !s.guessWrites && (len(l.Known) > 0 || l.Seeks)
+	return s.HasTables && !s.GuessWrites && (len(l.Known) > 0 || l.Seeks)
 }
 
 // knows reports whether contents of memory were of use, and have been used.
@@ -61,7 +61,7 @@ func (in *Instance) knows(s *Summary, l *Launch) bool {
 	if !s.asks(l) {
 		return false
 	}
-	known := in.m.knowing(&s.tables)
+	known := in.m.knowing(&s.KnowingCode)
 	if known {
 		in.Relied = Merge(append(in.Relied, in.m.relied...))
 	}
@@ -72,7 +72,7 @@ func (in *Instance) knows(s *Summary, l *Launch) bool {
 }
 
 // evaluate finds the extents of all accesses.
-func (m *machine) evaluate(p *program) {
+func (m *machine) evaluate(p *Program) {
 	m.grow(p)
 	if m.uniform(); m.bad {
 		return
@@ -87,15 +87,15 @@ func (s *Summary) accepts(l *Launch) bool {
 		if l.Grid[i] == 0 || l.Block[i] == 0 || l.Grid[i] > 1<<31-1 || i > 0 && l.Grid[i] > 65535 {
 			return false
 		}
-		if int64(l.Block[i])-1 > s.maxTid[i] {
+		if int64(l.Block[i])-1 > s.MaxTid[i] {
 			return false
 		}
 		threads *= uint64(l.Block[i])
-		if c := max(l.Cluster[i], s.cluster[i]); c > 1 && l.Grid[i]%c != 0 {
+		if c := max(l.Cluster[i], s.Cluster[i]); c > 1 && l.Grid[i]%c != 0 {
 			return false
 		}
 	}
-	return threads <= 1024 && len(l.Params) >= s.paramBytes
+	return threads <= 1024 && len(l.Params) >= s.ParamBytes
 }
 
 func (in *Instance) unknown(c Cause, at int) {
@@ -107,16 +107,16 @@ func (in *Instance) unknown(c Cause, at int) {
 // ranges lists what is read and written.
 func (in *Instance) ranges(s *Summary, l *Launch) {
 	m := &in.m
-	reads, writes, variables := s.guessReads, s.guessWrites, false
+	reads, writes, variables := s.GuessReads, s.GuessWrites, false
 	list := in.Reads
 	for _, i := range m.plan.readers {
 		r := &m.results[i]
 		if r.state == boxed && r.region == 0 {
 			list = m.spread(list, r)
-		} else if r.state != never && m.p.accs[i].kind == isRead && r.inVariable(s) {
+		} else if r.state != never && m.p.Accs[i].Kind == IsRead && r.inVariable(s) {
 			variables = true
 		} else if r.state != never {
-			reads = reads || m.p.accs[i].kind != isWrite
+			reads = reads || m.p.Accs[i].Kind != IsWrite
 		}
 	}
 	in.Reads, list = list, in.Writes
@@ -361,13 +361,13 @@ func sortKeys(keys, spare []uint64) []uint64 {
 // judge compares every write with every read that may see what was there before.
 func (in *Instance) judge(s *Summary) {
 	m := &in.m
-	accs := m.p.accs
+	accs := m.p.Accs
 	wrote := false
 	for _, i := range m.plan.writes {
 		wrote = wrote || m.results[i].state != never
 	}
-	if s.refused != NoCause {
-		in.unknown(s.refused, s.refusedAt)
+	if s.Refused != NoCause {
+		in.unknown(s.Refused, s.refusedAt)
 		return
 	}
 	if !wrote {
@@ -384,11 +384,11 @@ func (in *Instance) judge(s *Summary) {
 			break // nothing is boundless
 		}
 		w, r := &accs[i], &m.results[i]
-		if r.state == boundless && w.kind != isRead {
-			in.unknown(UnboundedWrite, int(w.pos))
+		if r.state == boundless && w.Kind != IsRead {
+			in.unknown(UnboundedWrite, int(w.Pos))
 		}
-		if r.state == boundless && w.kind == isRead && !w.hidden {
-			in.unknown(UnboundedRead, int(w.pos))
+		if r.state == boundless && w.Kind == IsRead && !w.Hidden {
+			in.unknown(UnboundedRead, int(w.Pos))
 		}
 	}
 	if in.Cause == NoCause {
@@ -406,7 +406,7 @@ const maxSeparations = 80
 // pairs looks at every read, and at every write that it may meet.
 func (in *Instance) pairs(s *Summary) {
 	m := &in.m
-	accs := m.p.accs
+	accs := m.p.Accs
 	looks := 0
 	for _, j := range m.plan.reads {
 		r, rr := &accs[j], &m.results[j]
@@ -418,7 +418,7 @@ func (in *Instance) pairs(s *Summary) {
 			if wr.state == never || !m.meets(wr, rr) {
 				continue
 			}
-			if w.kind == isSettle && r.kind == isSettle && w.atom == r.atom {
+			if w.Kind == IsSettle && r.Kind == IsSettle && w.Atom == r.Atom {
 				continue
 			}
 			if looks++; looks <= maxSeparations && m.separate(int(i), int(j)) {
@@ -498,16 +498,16 @@ func (m *machine) boxesOf(i int) *boxes {
 		return x
 	}
 	x.made = m.launches
-	a := &m.p.accs[i]
-	f := &m.p.forms[a.form]
-	x.base = m.regs[f.c] + a.off
-	if f.sym > 0 && m.launch.Globals != nil {
-		x.base += int64(m.launch.Globals[f.sym-1].Lo)
+	a := &m.p.Accs[i]
+	f := &m.p.Forms[a.Form]
+	x.base = m.regs[f.C] + a.Off
+	if f.Sym > 0 && m.launch.Globals != nil {
+		x.base += int64(m.launch.Globals[f.Sym-1].Lo)
 	}
 	site := &m.plan.sites[m.plan.siteOf[i]]
 	x.both = false
 	for _, g := range m.gsnap[site.gsnap:][:site.d1-site.d0] {
-		x.both = x.both || !g.empty()
+		x.both = x.both || !g.Empty()
 	}
 	x.ok[0] = m.box(a, site, true, &x.box[0])
 	if x.both {
@@ -519,6 +519,6 @@ func (m *machine) boxesOf(i int) *boxes {
 // conflict says that access r may read what access w overwrites.
 func (in *Instance) conflict(c Cause, r, w int) {
 	if in.Cause == NoCause && !in.witness(in.s, r, w) {
-		in.unknown(c, int(in.m.p.accs[w].pos))
+		in.unknown(c, int(in.m.p.Accs[w].Pos))
 	}
 }

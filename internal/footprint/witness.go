@@ -3,123 +3,41 @@ package footprint
 import (
 	"slices"
 
-	"holdfast/internal/ir"
+	"holdfast/internal/footprint/form"
+	"holdfast/internal/interval"
 )
 
-// A path is a kernel's code as far as one thread can be followed through it: its blocks, the
+// A Path is a kernel's code as far as one thread can be followed through it: its blocks, the
 // conditions at their ends, and the accesses in them. Values are those of the first iteration of
 // every loop. What cannot be computed is left out, so what is found is certain.
-type path struct {
-	ops    []instr // the arguments of an operation come before it; operation 0 is none
-	blocks []pblock
-	items  []pitem
+type Path struct {
+	Ops    []Instr // the arguments of an operation come before it; operation 0 is none
+	Blocks []PathBlock
+	Items  []PathItem
 }
 
-type pblock struct {
-	i0, i1 int32 // items
-	cond   int32 // operation
-	s0, s1 int32 // where it goes on if the condition holds, and if not; -1 = the thread ends
-	after  int32 // the block that every way from here leads to; -1 = none
-	header int32 // 1 + the loop that begins here
-	leave  int32 // of a header: where every way out of the loop leads to; -1 = none
-	loop   int32 // 1 + the innermost loop
+// A PathBlock is a basic block of a path.
+type PathBlock struct {
+	I0, I1 int32 // items
+	Cond   int32 // operation
+	S0, S1 int32 // where it goes on if the condition holds, and if not; -1 = the thread ends
+	After  int32 // the block that every way from here leads to; -1 = none
+	Header int32 // 1 + the loop that begins here
+	Leave  int32 // of a header: where every way out of the loop leads to; -1 = none
+	Loop   int32 // 1 + the innermost loop
 }
 
-// A pitem is an access by one instruction.
-type pitem struct {
-	kind   akind
-	hidden bool
-	addr   int32 // operation
-	guard  int32 // operation; 0 = always
-	off    int64
-	bytes  int64
-	pos    int32
-	order  int32
-	value  int32 // what is written or has been read, to see that a byte is written back
-}
-
-// path makes the code that a witness is looked for in.
-func (k *kernel) path(list []*access) path {
-	var p path
-	at := map[exprID]int32{}
-	p.ops = append(p.ops, instr{})
-	var op func(e exprID) int32
-	op = func(e exprID) int32 {
-		if e == none {
-			return 0
-		}
-		if i, ok := at[e]; ok {
-			return i
-		}
-		x := k.exprs[e]
-		in := instr{op: x.op, w: x.w, imm: x.imm}
-		in.a, in.b, in.c = op(x.a), op(x.b), op(x.c)
-		if x.a != none {
-			in.aw = k.width(x.a)
-		}
-		if b := k.origin[e]; b != nil && (x.op == opHalving || x.op == opDrift) {
-			in.imm = k.loopOf[k.f.Loops.Of[b.Index]]
-		}
-		i := int32(len(p.ops))
-		p.ops = append(p.ops, in)
-		at[e] = i
-		return i
-	}
-	by := map[*ir.Block][]*access{}
-	for _, a := range list {
-		by[a.block] = append(by[a.block], a)
-	}
-	end := len(k.f.Blocks)
-	for _, b := range k.f.Blocks {
-		x := pblock{i0: int32(len(p.items)), s0: -1, s1: -1, after: -1, leave: -1}
-		for _, a := range by[b] {
-			if a.upTo {
-				continue // no witness: it may read nothing
-			}
-			p.items = append(p.items, pitem{kind: a.kind, hidden: a.hidden, addr: op(a.addr), guard: op(a.guard), off: a.off, bytes: a.bytes,
-				pos: int32(a.pos), order: int32(a.order), value: int32(a.value)})
-		}
-		x.i1 = int32(len(p.items))
-		if d := k.f.PostDom.Parent[b.Index]; int(d) < end {
-			x.after = d
-		}
-		k.branch(b, &x, op)
-		if l := k.f.Loops.Of[b.Index]; l != nil {
-			x.loop = int32(k.loopOf[l]) + 1
-			if l.Header == b {
-				x.header = x.loop
-				d := k.f.PostDom.Parent[b.Index]
-				for int(d) < end && k.f.Loops.Contains(l, k.f.Blocks[d]) {
-					d = k.f.PostDom.Parent[d]
-				}
-				if int(d) < end {
-					x.leave = d
-				}
-			}
-		}
-		p.blocks = append(p.blocks, x)
-	}
-	return p
-}
-
-// branch fills in how a block ends.
-func (k *kernel) branch(b *ir.Block, x *pblock, op func(exprID) int32) {
-	end := b.End()
-	switch {
-	case end == nil || end.Op == ir.Branch && !end.Guarded():
-		if len(b.Succs) > 0 {
-			x.s0 = int32(b.Succs[0].Block.Index)
-			x.s1 = x.s0
-		}
-	case end.Op == ir.Branch && len(b.Succs) == 2:
-		x.cond = op(k.operand(end.Guard, 1))
-		x.s0, x.s1 = int32(b.Succs[0].Block.Index), int32(b.Succs[1].Block.Index)
-	case end.Op.Leaves() && end.Guarded() && len(b.Succs) == 1:
-		x.cond = op(k.operand(end.Guard, 1))
-		x.s1 = int32(b.Succs[0].Block.Index)
-	case end.Op == ir.Switch:
-		x.cond = -1
-	}
+// A PathItem is an access by one instruction.
+type PathItem struct {
+	Kind   AccessKind
+	Hidden bool
+	Addr   int32 // operation
+	Guard  int32 // operation; 0 = always
+	Off    int64
+	Bytes  int64
+	Pos    int32
+	Order  int32
+	Value  int32 // what is written or has been read, to see that a byte is written back
 }
 
 // A walker follows one thread.
@@ -130,7 +48,7 @@ type walker struct {
 	visited []uint32
 	turn    uint32
 	in      []bool // loops whose first iteration the thread is in, or has left it from
-	thread  [numCoordinates]int64
+	thread  [form.NumCoordinates]int64
 	log     []event
 	looks   int   // accesses that were looked at
 	tried   bool  // a witness was looked for
@@ -181,69 +99,69 @@ func (m *machine) value(p *view, i int32) (int64, bool) {
 	return x, ok
 }
 
-func (m *machine) valueOf(p *view, in *instr) (int64, bool) {
+func (m *machine) valueOf(p *view, in *Instr) (int64, bool) {
 	w := &m.walk
-	switch in.op {
-	case opConst:
-		return in.imm, true
-	case opParam:
+	switch in.Op {
+	case form.OpConst:
+		return in.Imm, true
+	case form.OpParam:
 		return m.param(in), true
-	case opGeometry:
-		return m.geometry(int(in.imm)), true
-	case opThread:
-		return w.thread[in.imm], w.thread[in.imm] >= 0
-	case opCounter:
-		return 0, w.in[in.imm]
-	case opHalving, opDrift:
-		if !w.in[in.imm] {
+	case form.OpGeometry:
+		return m.geometry(int(in.Imm)), true
+	case form.OpThread:
+		return w.thread[in.Imm], w.thread[in.Imm] >= 0
+	case form.OpCounter:
+		return 0, w.in[in.Imm]
+	case form.OpHalving, form.OpDrift:
+		if !w.in[in.Imm] {
 			return 0, false
 		}
-		return m.value(p, in.a)
-	case opSelect:
-		c, ok := m.value(p, in.a)
+		return m.value(p, in.A)
+	case form.OpSelect:
+		c, ok := m.value(p, in.A)
 		if !ok {
 			return 0, false
 		}
 		if c != 0 {
-			return m.value(p, in.b)
+			return m.value(p, in.B)
 		}
-		return m.value(p, in.c)
-	case opNone, opUnknown, opPhi, opSymbol, opCurve, opBetween:
+		return m.value(p, in.C)
+	case form.OpNone, form.OpUnknown, form.OpPhi, form.OpSymbol, form.OpCurve, form.OpBetween:
 		return 0, false
 	}
-	if in.w == 1 && (in.op == opAnd || in.op == opOr) { // one of the two may say it all
-		says := in.op == opOr
-		a, ok := m.value(p, in.a)
-		b, known := m.value(p, in.b)
+	if in.W == 1 && (in.Op == form.OpAnd || in.Op == form.OpOr) { // one of the two may say it all
+		says := in.Op == form.OpOr
+		a, ok := m.value(p, in.A)
+		b, known := m.value(p, in.B)
 		if ok && (a != 0) == says || known && (b != 0) == says {
-			return truth(says), true
+			return form.Truth(says), true
 		}
 		return b, ok && known
 	}
 	// Many arguments are registers: no call for those.
 	var a, b int64
 	ok := true
-	if in.a < 0 {
-		a = m.regs[^in.a]
-	} else if a, ok = m.value(p, in.a); !ok {
+	if in.A < 0 {
+		a = m.regs[^in.A]
+	} else if a, ok = m.value(p, in.A); !ok {
 		return 0, false
 	}
-	if in.b < 0 {
-		b = m.regs[^in.b]
-	} else if in.b > 0 {
-		if b, ok = m.value(p, in.b); !ok {
+	if in.B < 0 {
+		b = m.regs[^in.B]
+	} else if in.B > 0 {
+		if b, ok = m.value(p, in.B); !ok {
 			return 0, false
 		}
 	}
-	switch s := (64 - in.w) & 63; in.op {
-	case opAdd:
+	switch s := (64 - in.W) & 63; in.Op {
+	case form.OpAdd:
 		return (a + b) << s >> s, true
-	case opMul:
+	case form.OpMul:
 		return a * b << s >> s, true
-	case opSext:
+	case form.OpSext:
 		return a, true
 	}
-	return compute(in.op, in.w, in.aw, a, b, 0)
+	return form.Compute(in.Op, in.W, in.Aw, a, b, 0)
 }
 
 // follow logs the accesses that a thread surely makes, in their order.
@@ -254,12 +172,12 @@ func (m *machine) follow(p *view, block, tid [3]int64) {
 		w.thread[i] = -1
 	}
 	for i := range 3 {
-		w.thread[tidX+i], w.thread[ctaidX+i] = tid[i], block[i]
-		w.thread[clusterCtaX+i] = block[i] % int64(m.cluster[i])
-		w.thread[clusterIDX+i] = block[i] / int64(m.cluster[i])
+		w.thread[form.TidX+i], w.thread[form.CtaidX+i] = tid[i], block[i]
+		w.thread[form.ClusterCtaX+i] = block[i] % int64(m.cluster[i])
+		w.thread[form.ClusterIDX+i] = block[i] / int64(m.cluster[i])
 	}
-	w.thread[laneID] = (tid[0] + int64(l.Block[0])*(tid[1]+int64(l.Block[1])*tid[2])) % 32
-	w.thread[clusterRank] = w.thread[clusterCtaX] + int64(m.cluster[0])*(w.thread[clusterCtaY]+int64(m.cluster[1])*w.thread[clusterCtaZ])
+	w.thread[form.LaneID] = (tid[0] + int64(l.Block[0])*(tid[1]+int64(l.Block[1])*tid[2])) % 32
+	w.thread[form.ClusterRank] = w.thread[form.ClusterCtaX] + int64(m.cluster[0])*(w.thread[form.ClusterCtaY]+int64(m.cluster[1])*w.thread[form.ClusterCtaZ])
 	w.stamp += 2
 	w.turn++
 	clear(w.in)
@@ -269,33 +187,33 @@ func (m *machine) follow(p *view, block, tid [3]int64) {
 		x := &p.blocks[b]
 		if w.visited[b] == w.turn {
 			// The loop goes round. Nobody knows how often: go on behind it.
-			if x.header == 0 || x.leave < 0 {
+			if x.Header == 0 || x.Leave < 0 {
 				return
 			}
-			b = m.jump(p, x.leave)
+			b = m.jump(p, x.Leave)
 			continue
 		}
 		w.visited[b] = w.turn
-		if x.header != 0 {
-			w.in[x.header-1] = true
+		if x.Header != 0 {
+			w.in[x.Header-1] = true
 		}
 		if !m.events(p, x) {
 			return
 		}
-		next := x.s0
-		if x.cond != 0 || x.unclear {
+		next := x.S0
+		if x.Cond != 0 || x.unclear {
 			c, ok := int64(0), false
 			if !x.unclear {
-				c, ok = m.value(p, x.cond)
+				c, ok = m.value(p, x.Cond)
 			}
 			switch {
-			case !ok && x.after < 0:
+			case !ok && x.After < 0:
 				return
 			case !ok:
-				b = m.jump(p, x.after)
+				b = m.jump(p, x.After)
 				continue
 			case c == 0:
-				next = x.s1
+				next = x.S1
 			}
 		}
 		if next < 0 {
@@ -310,7 +228,7 @@ func (m *machine) follow(p *view, block, tid [3]int64) {
 func (m *machine) jump(p *view, to int32) int32 {
 	w := &m.walk
 	for i := range w.in {
-		if w.in[i] && int32(i) != p.blocks[to].loop-1 {
+		if w.in[i] && int32(i) != p.blocks[to].Loop-1 {
 			// Whether to is in loop i is not looked up: a loop around both is given up as well.
 			w.in[i] = false
 		}
@@ -322,22 +240,22 @@ func (m *machine) jump(p *view, to int32) int32 {
 // events logs the accesses of a block.
 func (m *machine) events(p *view, x *vblock) bool {
 	w := &m.walk
-	for i := x.i0; i < x.i1; i++ {
+	for i := x.I0; i < x.I1; i++ {
 		it := &p.items[i]
-		if it.guard != 0 {
-			if g, ok := m.value(p, it.guard); !ok || g == 0 {
+		if it.Guard != 0 {
+			if g, ok := m.value(p, it.Guard); !ok || g == 0 {
 				continue
 			}
 		}
-		a, ok := m.value(p, it.addr)
+		a, ok := m.value(p, it.Addr)
 		if !ok {
 			continue
 		}
 		if len(w.log) >= maxEvents {
 			return false
 		}
-		lo := uint64(a + it.off)
-		w.log = append(w.log, event{i, lo, lo + uint64(it.bytes)})
+		lo := uint64(a + it.Off)
+		w.log = append(w.log, event{i, lo, lo + uint64(it.Bytes)})
 	}
 	return true
 }
@@ -350,7 +268,7 @@ func (in *Instance) witness(s *Summary, r, w int) bool {
 	if p.blind {
 		return false
 	}
-	m.walk.grow(p, s.loops)
+	m.walk.grow(p, s.Loops)
 	m.walk.looks, m.walk.tried = 0, true
 	l := m.launch
 	var block, tid [3]int64
@@ -375,10 +293,10 @@ func (in *Instance) sameThread() bool {
 	for i := range log {
 		e := &log[i]
 		r := &items[e.item]
-		if r.kind == isWrite || r.kind == isSettle {
+		if r.Kind == IsWrite || r.Kind == IsSettle {
 			continue
 		}
-		if r.kind == isUpdate && in.live(e.lo, r.order) {
+		if r.Kind == IsUpdate && in.live(e.lo, r.Order) {
 			in.found(r, r, e.lo)
 			return true
 		}
@@ -391,10 +309,10 @@ func (in *Instance) sameThread() bool {
 				continue
 			}
 			w := &items[f.item]
-			if w.kind == isRead || w.value != 0 && w.value == r.value {
+			if w.Kind == IsRead || w.Value != 0 && w.Value == r.Value {
 				continue
 			}
-			if b := max(e.lo, f.lo); in.live(b, r.order) {
+			if b := max(e.lo, f.lo); in.live(b, r.Order) {
 				in.found(r, w, b)
 				return true
 			}
@@ -405,12 +323,12 @@ func (in *Instance) sameThread() bool {
 
 // live reports that nothing writes a byte before the instruction of this order.
 func (in *Instance) live(b uint64, order int32) bool {
-	if in.m.walk.looks += len(in.m.p.accs); in.m.walk.looks > maxLooks {
+	if in.m.walk.looks += len(in.m.p.Accs); in.m.walk.looks > maxLooks {
 		return false
 	}
 	for _, i := range in.m.plan.writes {
 		x := &in.m.results[i]
-		if x.state == never || in.m.p.accs[i].order >= order {
+		if x.state == never || in.m.p.Accs[i].Order >= order {
 			continue
 		}
 		if x.state == boundless || x.region != 0 || x.lo <= b && b < x.hi {
@@ -425,14 +343,15 @@ func (in *Instance) live(b uint64, order int32) bool {
 func (in *Instance) otherThread(r, w int, block [3]int64) bool {
 	m := &in.m
 	items := in.m.plan.view.items
-	ra, wa := &in.m.p.accs[r], &in.m.p.accs[w]
-	if ra.kind == isWrite || wa.kind == isRead || m.results[w].state != boxed || m.results[w].whole || m.results[w].region != 0 {
+	ra, wa := &in.m.p.Accs[r], &in.m.p.Accs[w]
+	if ra.Kind == IsWrite || wa.Kind == IsRead || m.results[w].state != boxed || m.results[w].whole ||
+		m.results[w].region != 0 {
 		return false
 	}
 	wr := &m.results[w]
 	for _, e := range m.walk.log {
 		it := &items[e.item]
-		if it.kind != isRead || e.lo < wr.lo || e.lo >= wr.hi || !in.live(e.lo, it.order) {
+		if it.Kind != IsRead || e.lo < wr.lo || e.lo >= wr.hi || !in.live(e.lo, it.Order) {
 			continue
 		}
 		other, tid, ok := m.solve(w, e.lo)
@@ -442,7 +361,8 @@ func (in *Instance) otherThread(r, w int, block [3]int64) bool {
 		m.follow(&m.plan.view, other, tid)
 		for _, f := range m.walk.log {
 			x := &items[f.item]
-			if x.kind == isRead || f.lo > e.lo || e.lo >= f.hi || other == block && x.order <= it.order || x.value != 0 && x.value == it.value {
+			if x.Kind == IsRead || f.lo > e.lo || e.lo >= f.hi || other == block && x.Order <= it.Order ||
+				x.Value != 0 && x.Value == it.Value {
 				continue
 			}
 			in.found(it, x, e.lo)
@@ -456,52 +376,55 @@ func (in *Instance) otherThread(r, w int, block [3]int64) bool {
 // solve finds a thread for which access i touches an address: it gives the coordinates with the
 // largest strides as much of the distance as they take.
 func (m *machine) solve(i int, addr uint64) (block, tid [3]int64, ok bool) {
-	a := &m.p.accs[i]
-	f := &m.p.forms[a.form]
-	rest := int64(addr) - m.regs[f.c] - a.off
-	terms := m.p.terms[f.t0:f.t1]
+	a := &m.p.Accs[i]
+	f := &m.p.Forms[a.Form]
+	rest := int64(addr) - m.regs[f.C] - a.Off
+	terms := m.p.Terms[f.T0:f.T1]
 	vars := m.snap[m.plan.sites[m.plan.siteOf[i]].snap:]
-	var order [maxTerms]int
+	var order [form.MaxTerms]int
 	n := 0
 	for t := range terms {
-		v := &m.p.vars[terms[t].v]
-		rest -= m.regs[terms[t].coef] * vars[t].lo
-		if v.kind == vThread && m.regs[terms[t].coef] > 0 {
+		v := &m.p.Vars[terms[t].V]
+		rest -= m.regs[terms[t].Coef] * vars[t].Lo
+		if v.Kind == form.KindThread && m.regs[terms[t].Coef] > 0 {
 			order[n] = t
 			n++
 		}
 	}
-	slices.SortFunc(order[:n], func(x, y int) int { return int(clamp(m.regs[terms[y].coef]-m.regs[terms[x].coef]) >> 32) })
+	slices.SortFunc(order[:n], func(x,
+		y int) int {
+		return int(interval.Clamp(m.regs[terms[y].Coef]-m.regs[terms[x].Coef]) >> 32)
+	})
 	for t := range terms { // what is not in order is at its smallest
-		v := &m.p.vars[terms[t].v]
-		if v.kind == vThread && v.imm <= ctaidZ {
-			m.coordinateOf(&block, &tid, v.imm, vars[t].lo)
+		v := &m.p.Vars[terms[t].V]
+		if v.Kind == form.KindThread && v.Imm <= form.CtaidZ {
+			m.coordinateOf(&block, &tid, v.Imm, vars[t].Lo)
 		}
 	}
 	for _, t := range order[:n] {
-		k, b := m.regs[terms[t].coef], vars[t]
-		x := min(max(rest/k, 0), b.hi-b.lo)
+		k, b := m.regs[terms[t].Coef], vars[t]
+		x := min(max(rest/k, 0), b.Hi-b.Lo)
 		rest -= x * k
-		if v := &m.p.vars[terms[t].v]; v.imm <= ctaidZ {
-			m.coordinateOf(&block, &tid, v.imm, b.lo+x)
+		if v := &m.p.Vars[terms[t].V]; v.Imm <= form.CtaidZ {
+			m.coordinateOf(&block, &tid, v.Imm, b.Lo+x)
 		}
 	}
-	return block, tid, rest >= 0 && rest < max(a.span, a.bytes)
+	return block, tid, rest >= 0 && rest < max(a.Span, a.Bytes)
 }
 
 func (m *machine) coordinateOf(block, tid *[3]int64, coordinate, x int64) {
-	if coordinate <= tidZ {
-		tid[coordinate-tidX] = x
+	if coordinate <= form.TidZ {
+		tid[coordinate-form.TidX] = x
 	} else {
-		block[coordinate-ctaidX] = x
+		block[coordinate-form.CtaidX] = x
 	}
 }
 
 func (in *Instance) found(r, w *vitem, b uint64) {
-	in.Verdict, in.Cause, in.At = NotIdempotent, ReadThenWrite, int(w.pos)
+	in.Verdict, in.Cause, in.At = NotIdempotent, ReadThenWrite, int(w.Pos)
 	if r == w {
 		in.Cause = ReadModifyWrite
 	}
 	in.m.walk.shown = r.base
-	in.Witness = Witness{Read: int(r.pos), Write: int(w.pos), Byte: b}
+	in.Witness = Witness{Read: int(r.Pos), Write: int(w.Pos), Byte: b}
 }

@@ -15,6 +15,7 @@ import (
 	"sort"
 
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/trace"
 	"holdfast/ptx"
 )
@@ -150,7 +151,7 @@ func (p *Program) summaries(d trace.Digest) map[string]*footprint.Summary {
 	if err != nil {
 		return have // newer than this parser, or broken: then nothing is known of its kernels
 	}
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		return have
 	}

@@ -88,7 +88,15 @@ func (f *Func) checkInst(b *Block, k int, in *Inst) error {
 		if x.Kind == Value && (x.Val < 0 || int(x.Val) >= len(f.Vals)) {
 			err = fmt.Errorf("operand v%d does not exist", x.Val)
 		}
+		if x.Kind == Special && x.Reg == nil {
+			err = fmt.Errorf("a special register that is none")
+		}
 	})
+	for _, m := range in.Mem {
+		if m.Tile != nil && (m.Tile.Stride < 0 || m.Tile.Stride >= len(in.Args)) {
+			err = fmt.Errorf("the distance between rows is argument %d of %d", m.Tile.Stride, len(in.Args))
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -102,8 +110,9 @@ func (f *Func) checkInst(b *Block, k int, in *Inst) error {
 		return fmt.Errorf("%d memory accesses, want %d", len(in.Mem), want)
 	}
 	switch in.Op {
-	case Compare:
-		if in.Rel == NoRel || in.Rel > GE || len(in.Defs) == 0 || len(in.Defs) > 2 {
+	case Compare, CompareWith:
+		if in.Rel == NoRel || in.Rel > GE || len(in.Defs) == 0 || len(in.Defs) > 2 ||
+			(in.Op == CompareWith) != (in.Logic != NoLogic) {
 			return fmt.Errorf("a comparison has a relation, and one or two results")
 		}
 	case Phi:
@@ -116,6 +125,10 @@ func (f *Func) checkInst(b *Block, k int, in *Inst) error {
 		if k > 0 && b.Insts[k-1].Op != Phi {
 			return fmt.Errorf("not at the beginning of its block")
 		}
+	case AddCarry, SubBorrow:
+		if len(in.Args) < 2 || len(in.Args) > 3 || len(in.Defs) == 0 || len(in.Defs) > 2 {
+			return fmt.Errorf("%d arguments and %d results of an operation with a carry", len(in.Args), len(in.Defs))
+		}
 	case Pack, Unpack, Select, Other, Compute:
 	default:
 		if in.Op >= Mov && in.Op <= FromGeneric && len(in.Defs) != 1 {
@@ -125,9 +138,18 @@ func (f *Func) checkInst(b *Block, k int, in *Inst) error {
 	return nil
 }
 
+// Arity is how many arguments an operation has; 0 if that is not fixed.
+func Arity(op Op) int { return arity[op] }
+
+// Accesses is how many accesses to memory an operation has at least.
+func Accesses(op Op) int { return accesses[op] }
+
 // arity is how many arguments an operation has, where that is fixed.
 var arity = [numOps]int{Mov: 1, Unpack: 1, Add: 2, Sub: 2, Mul: 2, MulWide: 2, Mad: 3, MadWide: 3, Div: 2, Rem: 2, Min: 2, Max: 2,
-	Neg: 1, Abs: 1, And: 2, Or: 2, Xor: 2, Not: 1, Shl: 2, Shr: 2, Convert: 1, Compare: 2, Select: 3, ToGeneric: 1, FromGeneric: 1, Switch: 1}
+	Neg: 1, Abs: 1, And: 2, Or: 2, Xor: 2, Not: 1, Shl: 2, Shr: 2, Convert: 1, Compare: 2, Select: 3, ToGeneric: 1,
+	FromGeneric: 1, Switch: 1,
+	CompareWith: 3, MulHigh: 2, FMA: 3, PopCount: 1, LeadingZeros: 1, Reverse: 1, Insert: 4, Extract: 3, Logic3: 4,
+	FunnelLeft: 3, FunnelRight: 3, Permute: 3}
 
 // accesses is how many accesses to memory an operation has at least.
 var accesses = [numOps]int{Load: 1, Store: 1, Atomic: 1, Copy: 2}

@@ -62,7 +62,7 @@ func (f *Func) Invariant(l *Loop, x Operand) bool {
 	case Constant, Symbol:
 		return true
 	case Special:
-		return specials[x.Name].fixed
+		return x.Reg.Fixed
 	case Value:
 		return !f.Loops.Contains(l, f.Vals[x.Val].Block)
 	}

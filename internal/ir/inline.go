@@ -7,7 +7,8 @@ import (
 
 // Clone is a copy of a function that no pass has run on.
 func Clone(f *Func) *Func {
-	n := &Func{Name: f.Name, Kernel: f.Kernel, Vars: slices.Clone(f.Vars), Vals: slices.Clone(f.Vals)}
+	n := &Func{Name: f.Name, Kernel: f.Kernel, Pos: f.Pos, Limits: f.Limits, Vars: slices.Clone(f.Vars),
+		Vals: slices.Clone(f.Vals)}
 	n.Blocks = cloneBlocks(f)
 	return n
 }

@@ -1,10 +1,23 @@
-package ir
+package ir_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"holdfast/internal/ir"
+	"holdfast/internal/ir/fromptx"
+	"holdfast/ptx"
 )
+
+func parse(t testing.TB, name string, src []byte) *ptx.Module {
+	t.Helper()
+	m, err := ptx.Parse(name, src)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	return m
+}
 
 const inlined = `.version 8.0
 .target sm_80
@@ -93,31 +106,33 @@ func TestInline(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := parse(t, "k.ptx", []byte(strings.Replace(inlined, "CALL", c.call, 1)))
-			funcs := map[string]*Func{}
+			funcs := map[string]*ir.Func{}
 			texts := map[string]string{}
-			for f, err := range FromPTX(m) {
+			for _, f := range fromptx.Module(m).Funcs {
+				err := f.Err
 				if err != nil {
 					t.Fatal(err)
 				}
 				funcs[f.Name] = f
-				texts[f.Name] = string(Format(f, false))
+				texts[f.Name] = string(ir.Format(f, false))
 			}
-			n := &Inliner{Func: c.bound, Total: 10 * c.bound, Callee: func(name string) *Func { return funcs[name] },
+			n := &ir.Inliner{Func: c.bound, Total: 10 * c.bound,
+				Callee: func(name string) *ir.Func { return funcs[name] },
 				Module: func(name string) bool { return name == "counter" }}
 			k := funcs["k"]
 			n.Inline(k)
 			for name, f := range funcs {
-				if name != "k" && string(Format(f, false)) != texts[name] {
+				if name != "k" && string(ir.Format(f, false)) != texts[name] {
 					t.Errorf("%s has changed", name)
 				}
 			}
-			roundTrip(t, k)
-			Promote(k, nil)
-			roundTrip(t, k)
-			if err := Analyse(k, true); err != nil {
+			ir.RoundTrip(t, k)
+			ir.Promote(k, nil)
+			ir.RoundTrip(t, k)
+			if err := ir.Analyse(k, true); err != nil {
 				t.Fatal(err)
 			}
-			text := string(Format(k, true))
+			text := string(ir.Format(k, true))
 			if got := strings.Count(text, " call "); got != c.calls {
 				t.Errorf("%d calls\n%s", got, text)
 			}
@@ -176,16 +191,17 @@ func TestPromote(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := parse(t, "k.ptx", []byte(head+c.text+"\nret;\n}\n"))
-			for f, err := range FromPTX(m) {
+			for _, f := range fromptx.Module(m).Funcs {
+				err := f.Err
 				if err != nil {
 					t.Fatal(err)
 				}
-				Promote(f, nil)
-				roundTrip(t, f)
-				if err := Analyse(f, true); err != nil {
+				ir.Promote(f, nil)
+				ir.RoundTrip(t, f)
+				if err := ir.Analyse(f, true); err != nil {
 					t.Fatal(err)
 				}
-				text := string(Format(f, false))
+				text := string(ir.Format(f, false))
 				if got := strings.Count(text, "= load") - 1; got != c.loads { // one is of a parameter
 					t.Errorf("%d loads are left\n%s", got, text)
 				}
@@ -209,22 +225,24 @@ func TestInlineTower(t *testing.T) {
 		src.WriteString("ret;\n}\n")
 	}
 	src.WriteString(".entry k()\n{\n{ .param .b64 q; st.param.b64 [q], 1; call f13, (q); }\nret;\n}\n")
-	funcs := map[string]*Func{}
-	for f, err := range FromPTX(parse(t, "tower.ptx", []byte(src.String()))) {
+	funcs := map[string]*ir.Func{}
+	for _, f := range fromptx.Module(parse(t, "tower.ptx", []byte(src.String()))).Funcs {
+		err := f.Err
 		if err != nil {
 			t.Fatal(err)
 		}
 		funcs[f.Name] = f
 	}
 	const bound = 2000
-	n := &Inliner{Func: bound, Total: 4 * bound, Callee: func(name string) *Func { return funcs[name] }, Module: func(string) bool { return false }}
+	n := &ir.Inliner{Func: bound, Total: 4 * bound, Callee: func(name string) *ir.Func { return funcs[name] },
+		Module: func(string) bool { return false }}
 	k := funcs["k"]
-	before := k.size()
+	before := ir.Size(k)
 	n.Inline(k)
-	if n.Total < 0 || k.size()-before > 2*bound { // a call adds a few instructions of its own
-		t.Errorf("%d were copied into the kernel, %d are left for others", k.size()-before, n.Total)
+	if n.Total < 0 || ir.Size(k)-before > 2*bound { // a call adds a few instructions of its own
+		t.Errorf("%d were copied into the kernel, %d are left for others", ir.Size(k)-before, n.Total)
 	}
-	if n.serial > 4*bound {
-		t.Errorf("%d calls were looked at closely", n.serial)
+	if ir.Serial(n) > 4*bound {
+		t.Errorf("%d calls were looked at closely", ir.Serial(n))
 	}
 }

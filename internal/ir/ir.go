@@ -10,7 +10,7 @@ const None ValID = -1
 // A Kind is a number format.
 type Kind uint8
 
-// The kinds. Packed stands for every format that is no plain number.
+// The kinds. Packed stands for every format that is no plain number and has no kind of its own.
 const (
 	NoKind Kind = iota
 	Pred
@@ -19,6 +19,9 @@ const (
 	Unsigned
 	Float
 	Packed
+	Brain     // bfloat16
+	HalfPair  // two floats of 16 bits
+	BrainPair // two bfloat16
 )
 
 // A Type is a number format with its width in bits. The zero Type is unknown.
@@ -45,55 +48,70 @@ const (
 	Param
 )
 
-// An Op says what an instruction computes, as far as analyses reason about it.
-// The exact instruction is in Inst.Name.
+// An Op says what an instruction computes. Modifiers that change it (saturation, another size of the result) are not
+// among those below: such an instruction is Compute.
 type Op uint8
 
-// The operations. Argument order is that of the comment.
+// The operations. Argument order is that of the comment. Of those with a carry, that is the last argument and the last
+// result.
 const (
-	Other       Op = iota // anything that touches more than its registers, or is not known
-	Compute               // a function of its arguments that analyses do not look into
-	Phi                   // one argument for each predecessor
-	Mov                   // a
-	Pack                  // a, b, … from low to high
-	Unpack                // a
-	Add                   // a + b
-	Sub                   // a - b
-	Mul                   // a * b, low half
-	MulWide               // a * b, twice as wide
-	Mad                   // a * b + c, low half
-	MadWide               // a * b + c, c and the result twice as wide
-	Div                   // a / b
-	Rem                   // a % b
-	Min                   // a, b
-	Max                   // a, b
-	Neg                   // -a
-	Abs                   // |a|
-	And                   // a & b
-	Or                    // a | b
-	Xor                   // a ^ b
-	Not                   // ^a
-	Shl                   // a << b
-	Shr                   // a >> b
-	Convert               // a, from Type2 to Type
-	Compare               // a Rel b; a second result is the opposite
-	Select                // c ? a : b
-	ToGeneric             // a, an address of Inst.Space, as a generic one
-	FromGeneric           // a, a generic address, as one of Inst.Space
-	Load                  // Mem[0]
-	Store                 // values; Mem[0]
-	Atomic                // values; Mem[0]
-	Copy                  // Mem[0] is written, Mem[1] read, perhaps later
-	Prefetch              // nothing that a program can see
-	Fence                 // orders memory
-	Barrier               // waits for threads of the block
-	Collective            // exchanges values in a warp
-	Call                  // callee, then arguments
-	Branch                // to Succs[0]; guarded, else to Succs[1]
-	Switch                // to Succs[a]
-	Return                // from the function; guarded, else to Succs[0]
-	Exit                  // ends the thread; guarded, else to Succs[0]
-	Trap                  // ends the launch; guarded, else to Succs[0]
+	Other        Op = iota // anything that touches more than its registers, or is not known
+	Compute                // a function of its arguments that analyses do not look into
+	Phi                    // one argument for each predecessor
+	Mov                    // a
+	Pack                   // a, b, … from low to high
+	Unpack                 // a
+	Add                    // a + b
+	Sub                    // a - b
+	Mul                    // a * b, low half
+	MulWide                // a * b, twice as wide
+	Mad                    // a * b + c, low half
+	MadWide                // a * b + c, c and the result twice as wide
+	Div                    // a / b
+	Rem                    // a % b
+	Min                    // a, b
+	Max                    // a, b
+	Neg                    // -a
+	Abs                    // |a|
+	And                    // a & b
+	Or                     // a | b
+	Xor                    // a ^ b
+	Not                    // ^a
+	Shl                    // a << b
+	Shr                    // a >> b
+	Convert                // a, from Type2 to Type
+	Compare                // a Rel b; a second result is the opposite
+	CompareWith            // (a Rel b) Logic c; a second result is (not a Rel b) Logic c
+	Select                 // c ? a : b
+	MulHigh                // a * b, high half
+	FMA                    // a * b + c, rounded once
+	AddCarry               // a + b, or a + b + carry
+	SubBorrow              // a - b, or a - b - carry
+	PopCount               // how many bits of a are set
+	LeadingZeros           // how many bits of a are 0 above the highest 1
+	Reverse                // the bits of a in the other order
+	Insert                 // b with the low d bits of a from bit c on
+	Extract                // c bits of a from bit b on
+	Logic3                 // of each bit of a, b and c what the table d says
+	FunnelLeft             // the upper half of b:a << c
+	FunnelRight            // the lower half of b:a >> c
+	Permute                // bytes of b:a, as c says
+	ToGeneric              // a, an address of Inst.Space, as a generic one
+	FromGeneric            // a, a generic address, as one of Inst.Space
+	Load                   // Mem[0]
+	Store                  // values; Mem[0]
+	Atomic                 // values; Mem[0]
+	Copy                   // Mem[0] is written, Mem[1] read
+	Prefetch               // nothing that a program can see
+	Fence                  // orders memory
+	Barrier                // waits for threads of the block
+	Collective             // exchanges values in a warp
+	Call                   // callee, then arguments
+	Branch                 // to Succs[0]; guarded, else to Succs[1]
+	Switch                 // to Succs[a]
+	Return                 // from the function; guarded, else to Succs[0]
+	Exit                   // ends the thread; guarded, else to Succs[0]
+	Trap                   // ends the launch; guarded, else to Succs[0]
 	numOps
 )
 
@@ -103,8 +121,7 @@ func (op Op) Ends() bool { return op >= Branch && op < numOps }
 // Leaves reports whether op ends the function.
 func (op Op) Leaves() bool { return op == Return || op == Exit || op == Trap }
 
-// A Rel is a relation between two numbers. Those that hold for unordered
-// floating-point numbers as well are not in this list: they are Compute.
+// A Rel is a relation between two numbers. Inst.Variant says whether it also holds if one of them is no number.
 type Rel uint8
 
 // The relations.
@@ -132,7 +149,7 @@ const (
 	NoOperand OperandKind = iota
 	Value                 // Val
 	Constant              // Bits
-	Special               // Name: "tid.x", "ntid.x", "ctaid.x", "laneid", …
+	Special               // Reg
 	Symbol                // Name, the address of a variable or a function, plus Bits
 	Undef                 // a register that nothing has written
 )
@@ -152,7 +169,8 @@ type Operand struct {
 	Mod  Mod
 	Val  ValID
 	Bits uint64 // of a Constant, two's complement or IEEE; of a Symbol, the offset
-	Name string
+	Name string // of a Symbol
+	Reg  *Register
 	Part string // a part of the register, of instructions that read one: "b0", "h1"
 }
 
@@ -168,8 +186,15 @@ type Access struct {
 	Space       Space
 	Base        Operand
 	Off         int64
-	Bytes       int // at most; 0 = not known
+	Bytes       int   // at most; 0 = not known
+	Later       bool  // some time after the instruction
+	Partly      bool  // it may be of fewer bytes, or of none
+	Tile        *Tile // by the threads of a warp together; Bytes is 0
 }
+
+// A Tile is Rows pieces of Bytes each, which the threads of a warp access together. The distance from one to the next
+// is Inst.Args[Stride] times Elem bytes.
+type Tile struct{ Rows, Bytes, Elem, Stride int }
 
 // An Effect says what an instruction does besides its results and accesses.
 type Effect uint8
@@ -186,19 +211,27 @@ const (
 
 // An Inst is one instruction.
 type Inst struct {
-	Op     Op
-	Name   string  // the front end's spelling; analyses do not read it
-	Guard  Operand // a predicate; NoOperand = always
-	Defs   []ValID // results; None where one is dropped
-	Else   []Operand
-	Args   []Operand
-	Mem    []Access
-	Type   Type
-	Type2  Type // of the argument of Convert
-	Rel    Rel
-	Space  Space // of ToGeneric and FromGeneric
-	Effect Effect
-	Pos    int // place in the front end's source: a line, an address; 0 = none
+	Op      Op
+	Name    string  // the front end's spelling, for people
+	Guard   Operand // a predicate; NoOperand = always
+	Defs    []ValID // results; None where one is dropped
+	Else    []Operand
+	Args    []Operand
+	Mem     []Access
+	Type    Type
+	Type2   Type // of the argument of Convert
+	Rel     Rel
+	Logic   Logic // of CompareWith
+	Round   Rounding
+	Variant Variant
+	Space   Space  // of ToGeneric and FromGeneric
+	Update  Update // of Atomic
+	Order   Order  // of accesses and fences
+	Scope   Scope
+	Barrier Meeting // of Barrier
+	Reach   Reach
+	Effect  Effect
+	Pos     int // place in the front end's source: a line, an address; 0 = none
 
 	id int32 // scratch of a pass
 }
@@ -281,6 +314,9 @@ type Func struct {
 	Name   string
 	Kernel bool
 	SSA    bool
+	Pos    int    // place in the front end's source
+	Err    error  // why the front end could not make it; it has no blocks then
+	Limits Limits // of a kernel's launches
 	Vars   []Var
 	Vals   []Val
 	Blocks []*Block // the first is the entry
@@ -290,6 +326,22 @@ type Func struct {
 	Loops   *Nest // by loops
 	Live    *Live // by liveness
 	Uniform *Uniformity
+}
+
+// Limits are what a kernel says of its launches.
+type Limits struct {
+	MaxThread [3]int64  // the largest index of a thread in its block, in each dimension
+	Cluster   [3]uint32 // blocks; 0 = not said
+}
+
+// A Module is the functions that may call each other, and what they know together.
+type Module struct {
+	Funcs []*Func         // with their code, in the order of the source
+	Vars  map[string]bool // variables that all functions know
+	// Shadowed has the names in Vars that a function has for another variable, too.
+	Shadowed map[string]bool
+	// NoReturn has functions that never come back to where they are called.
+	NoReturn map[string]bool
 }
 
 // Connect adds an arc.

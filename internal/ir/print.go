@@ -3,12 +3,17 @@ package ir
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 var opNames = [numOps]string{"other", "compute", "phi", "mov", "pack", "unpack", "add", "sub", "mul", "mulwide", "mad", "madwide", "div", "rem",
-	"min", "max", "neg", "abs", "and", "or", "xor", "not", "shl", "shr", "convert", "compare", "select", "togeneric", "fromgeneric", "load", "store",
+	"min", "max", "neg", "abs", "and", "or", "xor", "not", "shl", "shr", "convert", "compare", "comparewith",
+	"select", "mulhigh", "fma", "addcarry",
+	"subborrow", "popcount", "leadingzeros", "reverse", "insert", "extract", "logic3", "funnelleft", "funnelright",
+	"permute", "togeneric", "fromgeneric", "load", "store",
 	"atomic", "copy", "prefetch", "fence", "barrier", "collective", "call", "branch", "switch", "return", "exit", "trap"}
 
 func (op Op) String() string {
@@ -32,7 +37,7 @@ var levelNames = [...]string{"grid", "block", "warp", "thread"}
 
 func (l Level) String() string { return levelNames[l] }
 
-const kindLetters = "?pbsufx"
+const kindLetters = "?pbsufxghk"
 
 // String is "s32", "pred", "x16", or "?" for an unknown type.
 func (t Type) String() string {
@@ -59,7 +64,7 @@ func (x Operand) String() string {
 			s = fmt.Sprintf("%#x", x.Bits)
 		}
 	case Special:
-		s = "$" + x.Name
+		s = "$" + x.Reg.Name
 	case Symbol:
 		s = "&" + x.Name
 		if x.Bits != 0 {
@@ -88,6 +93,27 @@ func Format(f *Func, notes bool) []byte {
 	return p.out.Bytes()
 }
 
+// FormatModule is the text of a module, which ReadModule reads: what its functions know together, then those that
+// could be made.
+func FormatModule(m *Module) []byte {
+	var out bytes.Buffer
+	out.WriteString("module\n")
+	for _, list := range [...]struct {
+		word  string
+		names map[string]bool
+	}{{"global", m.Vars}, {"shadowed", m.Shadowed}, {"noreturn", m.NoReturn}} {
+		for _, name := range slices.Sorted(maps.Keys(list.names)) {
+			fmt.Fprintf(&out, "%s %s\n", list.word, name)
+		}
+	}
+	for _, f := range m.Funcs {
+		if f.Err == nil {
+			out.Write(Format(f, false))
+		}
+	}
+	return out.Bytes()
+}
+
 type printer struct {
 	f     *Func
 	notes bool
@@ -105,6 +131,14 @@ func (p *printer) function() {
 		form = " ssa"
 	}
 	fmt.Fprintf(&p.out, "%s %s%s\n", kind, f.Name, form)
+	if l := f.Limits; l != (Limits{}) {
+		fmt.Fprintf(&p.out, "limits threads %d %d %d cluster %d %d %d\n", l.MaxThread[0], l.MaxThread[1],
+			l.MaxThread[2],
+			l.Cluster[0], l.Cluster[1], l.Cluster[2])
+	}
+	if f.Pos != 0 {
+		fmt.Fprintf(&p.out, "line %d\n", f.Pos)
+	}
 	for _, v := range f.Vars {
 		if v.Param {
 			fmt.Fprintf(&p.out, "param %s %s +%d size %d align %d\n", v.Name, v.Space, v.Off, v.Size, v.Align)
@@ -114,6 +148,7 @@ func (p *printer) function() {
 			fmt.Fprintf(&p.out, "var %s %s size %d align %d\n", v.Name, v.Space, v.Size, v.Align)
 		}
 	}
+	p.registers()
 	if !f.SSA {
 		for i, v := range f.Vals {
 			fmt.Fprintf(&p.out, "register v%d:%s %s\n", i, v.Type, v.Name)
@@ -123,6 +158,38 @@ func (p *printer) function() {
 		p.block(b)
 	}
 	p.out.WriteString("end\n")
+}
+
+// registers declares the special registers that are read, in the order in which they are.
+func (p *printer) registers() {
+	seen := map[*Register]bool{}
+	for _, b := range p.f.Blocks {
+		for _, in := range b.Insts {
+			in.Uses(func(x *Operand) {
+				if x.Kind == Special && !seen[x.Reg] {
+					seen[x.Reg] = true
+					p.out.WriteString(x.Reg.String() + "\n")
+				}
+			})
+		}
+	}
+}
+
+// String is "special tid.x:u32 threadindex 0 thread fixed launch max 1023".
+func (r *Register) String() string {
+	s := fmt.Sprintf("special %s:%s", r.Name, r.Type)
+	if r.Is != NoCoordinate {
+		s += fmt.Sprintf(" %s %d", coordinateNames[r.Is], r.Dim)
+	}
+	s += " " + r.Same.String()
+	if r.Fixed {
+		s += " fixed"
+	}
+	s += " " + sourceNames[r.From]
+	if r.Max > 0 {
+		s += fmt.Sprintf(" max %d", r.Max)
+	}
+	return s
 }
 
 func (p *printer) block(b *Block) {
@@ -158,7 +225,8 @@ func (p *printer) arcs(b *Block) {
 	}
 }
 
-// inst writes: results = @guard op.rel:type<-type2 space "name" operands else operands accesses {effects} at pos
+// inst writes: results = @guard op.rel:type<-type2 (attributes) space "name" operands else operands accesses {effects}
+// at pos
 func (p *printer) inst(in *Inst) {
 	w := &p.out
 	for i, d := range in.Defs {
@@ -182,6 +250,9 @@ func (p *printer) inst(in *Inst) {
 	}
 	if in.Type2 != (Type{}) {
 		w.WriteString("<-" + in.Type2.String())
+	}
+	if list := in.attributes(); len(list) > 0 {
+		w.WriteString(" (" + strings.Join(list, " ") + ")")
 	}
 	if in.Space != Generic {
 		w.WriteString(" " + in.Space.String())
@@ -248,6 +319,15 @@ func (p *printer) access(m Access) {
 		p.out.WriteByte('n')
 	}
 	fmt.Fprintf(&p.out, " %s[%s%+d]*%d", m.Space, m.Base, m.Off, m.Bytes)
+	if m.Later {
+		p.out.WriteString(" later")
+	}
+	if m.Partly {
+		p.out.WriteString(" partly")
+	}
+	if t := m.Tile; t != nil {
+		fmt.Fprintf(&p.out, " tile %d*%d step %d*%d", t.Rows, t.Bytes, t.Stride, t.Elem)
+	}
 }
 
 func (p *printer) blockNotes(b *Block) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"holdfast/internal/interval"
 )
 
 // Promote makes registers of the bytes of local variables, and of parameters of calls that were inlined,
@@ -76,7 +78,7 @@ type promoter struct {
 	dead   map[cell]bool // cells of which nothing is known
 	change bool
 	steps  int
-	ranges map[rangeKey]interval
+	ranges map[rangeKey]interval.Bounds
 	offs   [][]int64 // of the slots of each variable
 }
 
@@ -121,7 +123,7 @@ func (p *promoter) solve() bool {
 	p.grown = make([]uint8, len(p.c.Vals))
 	p.cells = map[cell]place{}
 	p.blur = make([]bool, len(p.vars))
-	p.ranges = map[rangeKey]interval{}
+	p.ranges = map[rangeKey]interval.Bounds{}
 	for range maxSweeps {
 		p.change = false
 		for _, b := range p.c.Blocks {
@@ -260,9 +262,9 @@ func (p *promoter) sum(b *Block, in *Inst) place {
 	}
 	r := p.rangeOf(b, other, 64)
 	if in.Op == Sub {
-		r = interval{-r.hi, -r.lo}
+		r = r.Times(-1)
 	}
-	x.lo, x.hi = shifted(x.lo, r.lo), shifted(x.hi, r.hi)
+	x.lo, x.hi = shifted(x.lo, r.Lo), shifted(x.hi, r.Hi)
 	return x
 }
 

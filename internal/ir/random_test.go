@@ -9,6 +9,12 @@ import (
 	"testing"
 )
 
+var testRegisters = [...]Register{
+	{Name: "tid.x", Is: ThreadIndex, Type: Type{Unsigned, 32}, Same: Varies, Fixed: true, Max: 1023},
+	{Name: "ctaid.x", Is: BlockIndex, Type: Type{Unsigned, 32}, Same: SameBlock, Fixed: true},
+	{Name: "ntid.x", Is: BlockSize, Type: Type{Unsigned, 32}, Same: SameGrid, Fixed: true, Max: 1024},
+}
+
 // randomFunc makes a function over a few registers with any control flow: loops with several
 // entries, arcs from a block to itself, blocks that cannot be reached.
 func randomFunc(rng *rand.Rand) *Func {
@@ -31,7 +37,7 @@ func randomFunc(rng *rand.Rand) *Func {
 		case 0:
 			return Int(int64(rng.IntN(4)))
 		case 1:
-			return Operand{Kind: Special, Name: []string{"tid.x", "ctaid.x", "ntid.x"}[rng.IntN(3)]}
+			return Operand{Kind: Special, Reg: &testRegisters[rng.IntN(3)]}
 		}
 		return Of(reg())
 	}
@@ -113,7 +119,7 @@ func (m *machine) operand(x Operand) uint64 {
 	case Constant:
 		v = x.Bits
 	case Special:
-		v = map[string]uint64{"tid.x": m.tid, "ctaid.x": m.ctaid, "ntid.x": 4}[x.Name]
+		v = map[string]uint64{"tid.x": m.tid, "ctaid.x": m.ctaid, "ntid.x": 4}[x.Reg.Name]
 	case Undef:
 		v = 0 // as registers begin here
 	}

@@ -1,18 +1,11 @@
 package ir
 
-// An interval is the integers from lo to hi.
-type interval struct{ lo, hi int64 }
+import "holdfast/internal/interval"
 
-var unbounded = interval{-anywhere, anywhere}
-
-func (a interval) join(b interval) interval { return interval{min(a.lo, b.lo), max(a.hi, b.hi)} }
-
-func (a interval) bounded() bool { return a.lo > -anywhere && a.hi < anywhere }
-
-// in is a if all of it are signed integers of w bits, and else unbounded.
-func (a interval) in(w uint16) interval {
-	if w < 2 || w > 64 || w < 33 && (a.lo < -1<<(w-1) || a.hi >= 1<<(w-1)) || !a.bounded() {
-		return unbounded
+// fits is a if all of it are signed integers of w bits, and else everything.
+func fits(a interval.Bounds, w uint16) interval.Bounds {
+	if w < 2 || w > 64 || !a.Bounded() || !a.In(interval.SignedBounds(uint8(w))) {
+		return interval.Everything
 	}
 	return a
 }
@@ -22,14 +15,12 @@ type rangeKey struct {
 	v ValID
 }
 
-var coordinateMax = map[string]int64{"tid.x": 1023, "tid.y": 1023, "tid.z": 63, "ntid.x": 1024, "ntid.y": 1024, "ntid.z": 64, "laneid": 31}
-
 // rangeOf bounds a value of w bits as a signed integer, where it is used in block b. It knows what indices of small
 // arrays are made of: remainders, masks, short types, counters of loops whose number of
 // iterations is known.
-func (p *promoter) rangeOf(b *Block, x Operand, w uint16) interval {
+func (p *promoter) rangeOf(b *Block, x Operand, w uint16) interval.Bounds {
 	if x.Part != "" || x.Mod != 0 {
-		return unbounded
+		return interval.Everything
 	}
 	switch x.Kind {
 	case Constant:
@@ -37,136 +28,136 @@ func (p *promoter) rangeOf(b *Block, x Operand, w uint16) interval {
 		if w < 64 {
 			c = c << (64 - w) >> (64 - w)
 		}
-		return interval{c, c}.in(w)
+		return fits(interval.Bounds{Lo: c, Hi: c}, w)
 	case Special:
-		if top, ok := coordinateMax[x.Name]; ok && w == 32 {
-			return interval{0, top}
+		if x.Reg.Max > 0 && w == 32 {
+			return interval.Bounds{Lo: 0, Hi: x.Reg.Max}
 		}
 	case Value:
 		if p.c.Vals[x.Val].Type.Width != w {
-			return unbounded
+			return interval.Everything
 		}
 		key := rangeKey{b, x.Val}
 		if r, ok := p.ranges[key]; ok {
 			return r
 		}
-		p.ranges[key] = unbounded // if it depends on itself
+		p.ranges[key] = interval.Everything // if it depends on itself
 		r := p.defined(b, x.Val, w)
 		p.ranges[key] = r
 		return r
 	}
-	return unbounded
+	return interval.Everything
 }
 
 // defined is the range of a value from its definition.
-func (p *promoter) defined(b *Block, v ValID, w uint16) interval {
+func (p *promoter) defined(b *Block, v ValID, w uint16) interval.Bounds {
 	in := p.c.Vals[v].Def
 	if in == nil || len(p.ranges) > 1<<16 || in.Op != Phi && len(in.Defs) != 1 {
-		return unbounded
+		return interval.Everything
 	}
-	r := p.computed(b, in, w).in(w)
+	r := fits(p.computed(b, in, w), w)
 	for _, x := range in.Else {
-		r = r.join(p.rangeOf(b, x, w))
+		r = r.Join(p.rangeOf(b, x, w))
 	}
-	return r.in(w)
+	return fits(r, w)
 }
 
-func (p *promoter) computed(b *Block, in *Inst, w uint16) interval {
+func (p *promoter) computed(b *Block, in *Inst, w uint16) interval.Bounds {
 	t := in.Type
 	if in.Op == Phi {
 		return p.phi(b, in, w)
 	}
 	if in.Op == Select && len(in.Args) == 3 {
 		x, y := in.Args[0], in.Args[1]
-		return p.rangeOf(b, x, w).join(p.rangeOf(b, y, w))
+		return p.rangeOf(b, x, w).Join(p.rangeOf(b, y, w))
 	}
 	if in.Op == Mov {
 		return p.rangeOf(b, in.Args[0], w)
 	}
 	if !t.Integer() {
-		return unbounded
+		return interval.Everything
 	}
-	arg := func(i int) interval { return p.rangeOf(b, in.Args[i], t.Width) }
+	arg := func(i int) interval.Bounds { return p.rangeOf(b, in.Args[i], t.Width) }
 	constant := func(i int) (int64, bool) {
 		x := arg(i)
-		return x.lo, x.lo == x.hi
+		return x.Lo, x.Lo == x.Hi
 	}
 	switch in.Op {
 	case Load:
 		switch {
 		case t.Width > 16:
 		case t.Kind == Signed:
-			return interval{-1 << (t.Width - 1), 1<<(t.Width-1) - 1}
+			return interval.Bounds{Lo: -1 << (t.Width - 1), Hi: 1<<(t.Width-1) - 1}
 		case w > t.Width:
-			return interval{0, 1<<t.Width - 1}
+			return interval.Bounds{Lo: 0, Hi: 1<<t.Width - 1}
 		}
 	case Convert:
 		from := in.Type2
 		if !from.Integer() || t.Width != w {
-			return unbounded
+			return interval.Everything
 		}
 		x := p.rangeOf(b, in.Args[0], from.Width)
 		switch {
-		case t.Width > from.Width && from.Kind != Signed && (!x.bounded() || x.lo < 0):
+		case t.Width > from.Width && from.Kind != Signed && (!x.Bounded() || x.Lo < 0):
 			if from.Width > 16 {
-				return unbounded
+				return interval.Everything
 			}
-			return interval{0, 1<<from.Width - 1}
+			return interval.Bounds{Lo: 0, Hi: 1<<from.Width - 1}
 		}
-		return x // to fewer bits only if it fits: see in
+		return x // to fewer bits only if it fits: see fits
 	}
 	if t.Width != w && in.Op != MulWide {
-		return unbounded
+		return interval.Everything
 	}
 	switch in.Op {
 	case And:
 		for i := range in.Args {
 			if c, ok := constant(i); ok && c >= 0 {
-				return interval{0, c}
+				return interval.Bounds{Lo: 0, Hi: c}
 			}
 		}
 	case Rem:
 		c, ok := constant(1)
 		if !ok || c <= 0 {
-			return unbounded
+			return interval.Everything
 		}
-		if x := arg(0); t.Kind == Signed && !(x.bounded() && x.lo >= 0) {
-			return interval{1 - c, c - 1}
+		if x := arg(0); t.Kind == Signed && !(x.Bounded() && x.Lo >= 0) {
+			return interval.Bounds{Lo: 1 - c, Hi: c - 1}
 		}
-		return interval{0, c - 1}
+		return interval.Bounds{Lo: 0, Hi: c - 1}
 	case Shr:
 		c, ok := p.amount(in)
 		x := arg(0)
 		switch {
 		case !ok:
-		case x.bounded() && (x.lo >= 0 || t.Kind == Signed):
-			return interval{x.lo >> c, x.hi >> c}
+		case x.Bounded() && (x.Lo >= 0 || t.Kind == Signed):
+			return interval.Bounds{Lo: x.Lo >> c, Hi: x.Hi >> c}
 		case t.Kind != Signed && c > 0 && int64(w)-c < 31:
-			return interval{0, 1<<(int64(w)-c) - 1}
+			return interval.Bounds{Lo: 0, Hi: 1<<(int64(w)-c) - 1}
 		}
 	case Shl:
 		if c, ok := p.amount(in); ok && c < 31 {
-			return product(arg(0), interval{1 << c, 1 << c})
+			return product(arg(0), interval.Bounds{Lo: 1 << c, Hi: 1 << c})
 		}
 	case Mul:
 		return product(arg(0), arg(1))
 	case MulWide:
 		x, y := arg(0), arg(1)
-		if t.Kind == Signed || x.lo >= 0 && y.lo >= 0 {
+		if t.Kind == Signed || x.Lo >= 0 && y.Lo >= 0 {
 			return product(x, y)
 		}
 	case Add:
 		x, y := arg(0), arg(1)
-		if x.bounded() && y.bounded() {
-			return interval{x.lo + y.lo, x.hi + y.hi}
+		if x.Bounded() && y.Bounded() {
+			return x.Plus(y)
 		}
 	case Sub:
 		x, y := arg(0), arg(1)
-		if x.bounded() && y.bounded() {
-			return interval{x.lo - y.hi, x.hi - y.lo}
+		if x.Bounded() && y.Bounded() {
+			return x.Minus(y)
 		}
 	}
-	return unbounded
+	return interval.Everything
 }
 
 // amount is by how much a shift shifts.
@@ -175,29 +166,28 @@ func (p *promoter) amount(in *Inst) (int64, bool) {
 	return int64(x.Bits), x.Kind == Constant && x.Bits < uint64(in.Type.Width)
 }
 
-func product(x, y interval) interval {
-	if !x.bounded() || !y.bounded() {
-		return unbounded
+func product(x, y interval.Bounds) interval.Bounds {
+	if !x.Bounded() || !y.Bounded() {
+		return interval.Everything
 	}
-	a, b, c, d := x.lo*y.lo, x.lo*y.hi, x.hi*y.lo, x.hi*y.hi
-	return interval{min(a, b, c, d), max(a, b, c, d)}
+	return x.Product(y)
 }
 
 // phi is the range of a phi: of a counter, if it is one, up to the last iteration that comes to block b.
-func (p *promoter) phi(b *Block, in *Inst, w uint16) interval {
+func (p *promoter) phi(b *Block, in *Inst, w uint16) interval.Bounds {
 	d := in.Defs[0]
 	at := p.c.Vals[d].Block
 	l := p.c.Loops.Of[at.Index]
 	if l == nil || l.Header != at {
-		r := interval{anywhere, -anywhere}
+		r := interval.Bounds{Lo: interval.Far, Hi: -interval.Far}
 		for _, x := range in.Args {
-			r = r.join(p.rangeOf(b, x, w))
+			r = r.Join(p.rangeOf(b, x, w))
 		}
 		return r
 	}
 	t := l.Trip
 	if l.Irreducible || t == nil || !t.Known || t.Count > 1<<20 {
-		return unbounded
+		return interval.Everything
 	}
 	rounds := int64(t.Count) // it goes back to its header so often
 	if p.within(l, t, b) {
@@ -208,17 +198,17 @@ func (p *promoter) phi(b *Block, in *Inst, w uint16) interval {
 			continue
 		}
 		init, step := p.rangeOf(at, iv.Init, w), p.rangeOf(at, iv.Step, w)
-		if !init.bounded() || step.lo != step.hi {
-			return unbounded
+		if !init.Bounded() || step.Lo != step.Hi {
+			return interval.Everything
 		}
-		by := step.lo
+		by := step.Lo
 		if iv.Op == Sub {
 			by = -by
 		}
-		last := product(interval{rounds, rounds}, interval{by, by})
-		return interval{init.lo + min(0, last.lo), init.hi + max(0, last.hi)}
+		last := interval.Bounds{Lo: rounds, Hi: rounds}.Times(by)
+		return init.Plus(interval.Bounds{Lo: min(0, last.Lo), Hi: max(0, last.Hi)})
 	}
-	return unbounded
+	return interval.Everything
 }
 
 // within reports whether block b is executed only in iterations that the test has let go on.

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ func Read(text []byte) (*Func, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%d bytes of text, at most %d", len(text), MaxText)
 	}
-	r := &reader{f: &Func{}, limit: len(text) / 4}
+	r := &reader{f: &Func{}, limit: len(text) / 4, specials: map[string]*Register{}}
 	done := false
 	for line := range bytes.Lines(text) {
 		r.line++
@@ -47,6 +48,45 @@ func Read(text []byte) (*Func, error) {
 	return r.finish()
 }
 
+// ReadModule reads a module that FormatModule wrote.
+func ReadModule(text []byte) (*Module, error) {
+	if len(text) > MaxText {
+		return nil, fmt.Errorf("%d bytes of text, at most %d", len(text), MaxText)
+	}
+	m := &Module{Vars: map[string]bool{}, Shadowed: map[string]bool{}, NoReturn: map[string]bool{}}
+	sets := map[string]map[string]bool{"global": m.Vars, "shadowed": m.Shadowed, "noreturn": m.NoReturn}
+	rest, ok := bytes.CutPrefix(text, []byte("module\n"))
+	if !ok {
+		return nil, errors.New("line 1: expected module")
+	}
+	line := 2
+	for len(rest) > 0 {
+		head, after, _ := bytes.Cut(rest, []byte("\n"))
+		word, name, _ := strings.Cut(string(head), " ")
+		set := sets[word]
+		if set == nil {
+			break
+		}
+		set[strings.TrimSpace(name)] = true
+		rest = after
+		line++
+	}
+	for len(rest) > 0 {
+		end := len(rest)
+		if i := bytes.Index(rest, []byte("\nend\n")); i >= 0 {
+			end = i + len("\nend\n")
+		}
+		f, err := Read(rest[:end])
+		if err != nil {
+			return nil, fmt.Errorf("function %d, which begins in line %d: %w", len(m.Funcs), line, err)
+		}
+		m.Funcs = append(m.Funcs, f)
+		line += bytes.Count(rest[:end], []byte("\n"))
+		rest = rest[end:]
+	}
+	return m, nil
+}
+
 type reader struct {
 	f     *Func
 	line  int
@@ -54,6 +94,8 @@ type reader struct {
 	limit int // no number of a block or value may be larger: each takes some text
 	began bool
 	arcs  [][]int // by block
+
+	specials map[string]*Register
 }
 
 func (r *reader) expected(what string) error {
@@ -158,6 +200,13 @@ func (r *reader) read() (done bool, err error) {
 		return false, r.variable(Var{Result: true})
 	case r.take("var "):
 		return false, r.variable(Var{})
+	case r.take("limits threads "):
+		return false, r.limits()
+	case r.take("line "):
+		r.f.Pos, err = r.count(1 << 48)
+		return false, err
+	case r.take("special "):
+		return false, r.special()
 	case r.take("register v"):
 		return false, r.register()
 	case r.take("->"):
@@ -208,6 +257,75 @@ func (r *reader) variable(v Var) error {
 		return err
 	}
 	r.f.Vars = append(r.f.Vars, v)
+	return nil
+}
+
+func (r *reader) limits() error {
+	for i := range r.f.Limits.MaxThread {
+		n, err := r.count(1 << 31)
+		if err != nil {
+			return err
+		}
+		r.f.Limits.MaxThread[i] = int64(n)
+	}
+	if !r.take("cluster ") {
+		return r.expected("cluster")
+	}
+	for i := range r.f.Limits.Cluster {
+		n, err := r.count(1<<32 - 1)
+		if err != nil {
+			return err
+		}
+		r.f.Limits.Cluster[i] = uint32(n)
+	}
+	return nil
+}
+
+// special takes what Register.String writes.
+func (r *reader) special() error {
+	x := &Register{}
+	var err error
+	if x.Name, err = r.name(); err != nil {
+		return err
+	}
+	if r.specials[x.Name] != nil {
+		return fmt.Errorf("the special register %s is declared twice", x.Name)
+	}
+	if x.Type, err = r.typ(); err != nil {
+		return err
+	}
+	at := r.rest
+	w := r.word()
+	if i := slices.Index(coordinateNames[1:], w); i >= 0 {
+		x.Is = Coordinate(i + 1)
+		n, err := r.count(2)
+		if err != nil {
+			return err
+		}
+		x.Dim, at = uint8(n), r.rest
+		w = r.word()
+	}
+	level := slices.Index(levelNames[:], w)
+	if level < 0 {
+		r.rest = at
+		return r.expected("the threads that have the same value")
+	}
+	x.Same, x.Fixed = Level(level), r.take("fixed")
+	at = r.rest
+	from := slices.Index(sourceNames[:], r.word())
+	if from < 0 {
+		r.rest = at
+		return r.expected("what the value depends on")
+	}
+	x.From = Source(from)
+	if r.take("max ") {
+		n, err := r.count(1 << 48)
+		if err != nil {
+			return err
+		}
+		x.Max = int64(n)
+	}
+	r.specials[x.Name] = x
 	return nil
 }
 
@@ -299,6 +417,15 @@ func (r *reader) inst() error {
 	}
 	if err := r.operation(in); err != nil {
 		return err
+	}
+	if r.take("(") {
+		for !r.take(")") {
+			at := r.rest
+			if !in.setAttribute(r.word()) {
+				r.rest = at
+				return r.expected("an attribute")
+			}
+		}
 	}
 	r.skip()
 	if in.Space = Generic; r.rest != "" && r.rest[0] >= 'a' && r.rest[0] <= 'z' {
@@ -469,7 +596,11 @@ func (r *reader) operand() (Operand, error) {
 		x.Val = ValID(n)
 	case r.take("$"):
 		x.Kind = Special
-		x.Name, err = r.name()
+		var name string
+		if name, err = r.name(); err == nil && r.specials[name] == nil {
+			err = fmt.Errorf("the special register %s is not declared", name)
+		}
+		x.Reg = r.specials[name]
 	case r.take("&"):
 		x.Kind = Symbol
 		if x.Name, err = r.name(); err == nil && r.rest != "" && (r.rest[0] == '+' || r.rest[0] == '-') {
@@ -540,8 +671,29 @@ func (r *reader) accesses(in *Inst) error {
 		if m.Bytes, err = r.count(1 << 30); err != nil {
 			return err
 		}
+		m.Later, m.Partly = r.take("later"), r.take("partly")
+		if r.take("tile ") {
+			if m.Tile, err = r.tile(); err != nil {
+				return err
+			}
+		}
 		in.Mem = append(in.Mem, m)
 	}
+}
+
+// tile takes "16*32 step 8*2".
+func (r *reader) tile() (*Tile, error) {
+	t := &Tile{}
+	for i, n := range []*int{&t.Rows, &t.Bytes, &t.Stride, &t.Elem} {
+		if i == 2 && !r.take("step ") || i%2 == 1 && !r.take("*") {
+			return nil, r.expected("a tile")
+		}
+		var err error
+		if *n, err = r.count(1 << 16); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 func (r *reader) effects(in *Inst) error {

@@ -26,30 +26,6 @@ type Uniformity struct {
 	Control []Level // by block
 }
 
-// A special is what is known of a special register.
-type special struct {
-	fixed bool // does not change while the thread runs
-	level Level
-}
-
-// specials are the special registers by the names that front ends give them. Those that
-// are not here vary and may change at any time.
-var specials = map[string]special{
-	"tid.x": {true, Varies}, "tid.y": {true, Varies}, "tid.z": {true, Varies}, "laneid": {true, Varies},
-	"ntid.x": {true, SameGrid}, "ntid.y": {true, SameGrid}, "ntid.z": {true, SameGrid},
-	"ctaid.x": {true, SameBlock}, "ctaid.y": {true, SameBlock}, "ctaid.z": {true, SameBlock},
-	"nctaid.x": {true, SameGrid}, "nctaid.y": {true, SameGrid}, "nctaid.z": {true, SameGrid},
-	"clusterid.x": {true, SameBlock}, "clusterid.y": {true, SameBlock}, "clusterid.z": {true, SameBlock},
-	"nclusterid.x": {true, SameGrid}, "nclusterid.y": {true, SameGrid}, "nclusterid.z": {true, SameGrid},
-	"cluster_ctaid.x": {true, SameBlock}, "cluster_ctaid.y": {true, SameBlock}, "cluster_ctaid.z": {true, SameBlock},
-	"cluster_nctaid.x": {true, SameGrid}, "cluster_nctaid.y": {true, SameGrid}, "cluster_nctaid.z": {true, SameGrid},
-	"cluster_ctarank": {true, SameBlock}, "cluster_nctarank": {true, SameGrid}, "is_explicit_cluster": {true, SameGrid},
-	"lanemask_eq": {true, Varies}, "lanemask_lt": {true, Varies}, "lanemask_le": {true, Varies},
-	"lanemask_gt": {true, Varies}, "lanemask_ge": {true, Varies},
-	"dynamic_smem_size": {true, SameGrid}, "total_smem_size": {true, SameGrid}, "aggr_smem_size": {true, SameGrid},
-	"gridid": {true, SameGrid},
-}
-
 func uniformity(f *Func) error {
 	u := &uniform{f: f, val: make([]Level, len(f.Vals)), floor: make([]Level, len(f.Vals)), control: make([]Level, len(f.Blocks)),
 		branch: make([]Level, len(f.Blocks)), meets: make([]Level, len(f.Blocks)), influence: make([]*influence, len(f.Blocks)),
@@ -205,10 +181,7 @@ func (u *uniform) operand(x *Operand) Level {
 	case Value:
 		return u.val[x.Val]
 	case Special:
-		if s, ok := specials[x.Name]; ok {
-			return s.level
-		}
-		return Varies
+		return x.Reg.Same
 	case Symbol:
 		if u.local[x.Name] {
 			return Varies

@@ -74,6 +74,7 @@ var forms = sync.OnceValue(func() map[string][]*Form {
 		if err != nil {
 			panic("isa: table: " + line + ": " + err.Error()) // a defect of this package, caught by its tests
 		}
+		f.meaning = meaningOf(f.Op)
 		m[f.Op] = append(m[f.Op], f)
 	}
 	return m
@@ -164,6 +165,8 @@ func parseForm(line string) (*Form, error) {
 				a.From = FromU
 			case "v":
 				a.From = FromV
+			case "wide":
+				a.From = TwiceT
 			default:
 				t, ok := typeOf[typ]
 				if !ok {
@@ -296,6 +299,24 @@ func (in *Inst) set(name, m string) {
 	}
 }
 
+// typeOf is the type of an operand.
+func (in *Inst) typeOf(spec *ArgSpec) ptx.Type {
+	switch spec.From {
+	case FromT:
+		return in.T
+	case FromU:
+		return in.U
+	case FromV:
+		return in.V
+	case TwiceT:
+		return twice[in.T]
+	}
+	return spec.Type
+}
+
+// twice is the integer types that have one twice as wide.
+var twice = map[ptx.Type]ptx.Type{ptx.U16: ptx.U32, ptx.S16: ptx.S32, ptx.U32: ptx.U64, ptx.S32: ptx.S64}
+
 // args binds the operands; it returns what does not fit.
 func (f *Form) args(out *Inst, in *ptx.Inst) string {
 	if n := len(in.Args); n < f.minArg || n > len(f.Args) {
@@ -320,18 +341,7 @@ func (f *Form) args(out *Inst, in *ptx.Inst) string {
 		if isAddr != (spec.Role == Mem) {
 			return fmt.Sprintf("operand %d", k+1)
 		}
-		a := Arg{Spec: spec, X: x}
-		switch spec.From {
-		case FromT:
-			a.Type = out.T
-		case FromU:
-			a.Type = out.U
-		case FromV:
-			a.Type = out.V
-		default:
-			a.Type = spec.Type
-		}
-		out.Args[k] = a
+		out.Args[k] = Arg{Spec: spec, Type: out.typeOf(spec), X: x}
 		k++
 	}
 	return ""

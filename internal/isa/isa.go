@@ -112,6 +112,7 @@ const (
 	FromU
 	FromV
 	Fixed
+	TwiceT // the first type, twice as wide
 )
 
 // An ArgSpec describes one operand of a form.
@@ -130,6 +131,8 @@ type Form struct {
 	Args   []ArgSpec
 	slots  []slot
 	minArg int
+
+	meaning *meaning
 }
 
 type slot struct {

@@ -62,16 +62,7 @@ func (f *Form) TypesOf(spelling string) []ptx.Type {
 	f.match(in, mods)
 	var out []ptx.Type
 	for i := range f.Args {
-		switch a := &f.Args[i]; a.From {
-		case FromT:
-			out = append(out, in.T)
-		case FromU:
-			out = append(out, in.U)
-		case FromV:
-			out = append(out, in.V)
-		default:
-			out = append(out, a.Type)
-		}
+		out = append(out, in.typeOf(&f.Args[i]))
 	}
 	return out
 }

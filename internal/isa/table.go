@@ -8,8 +8,8 @@ package isa
 // "flag" for flags that exclude each other, "cache" for alternatives whose choice
 // changes nothing that a program can compute; "-" is none; "?" makes it optional, "$x" is a macro. An operand is d (written),
 // a (read), m (memory), L (label), T (target list); ":u" takes its type from the
-// second type of the instruction, ":b32" fixes it, otherwise it is the first. An x is a register
-// that is read and written.
+// second type of the instruction, ":b32" fixes it, ":wide" is the first, twice as wide; otherwise it is the first. An
+// x is a register that is read and written. What the instructions do is in meaning.go.
 const table = `
 abs | arith | t=s16|s32|s64 | d a
 abs | arith | ftz? t=f32|f16|f16x2|bf16|bf16x2 | d a
@@ -38,14 +38,14 @@ sub | arith | rnd=rn? ftz? sat? t=f16|f16x2 | d a a
 sub | arith | rnd=rn? t=bf16|bf16x2 | d a a
 subc | arith | cc? t=u32|s32|u64|s64 | d a a
 mul | arith | mode=lo|hi? t=$int | d a a
-mul | arith | mode=wide t=u16|s16|u32|s32 | d a a
+mul | arith | mode=wide t=u16|s16|u32|s32 | d:wide a a
 mul | arith | rnd=$round? ftz? sat? t=f32 | d a a
 mul | arith | rnd=$round? ftz? t=f32x2 | d a a
 mul | arith | rnd=$round? t=f64 | d a a
 mul | arith | rnd=rn? ftz? sat? t=f16|f16x2 | d a a
 mul | arith | rnd=rn? t=bf16|bf16x2 | d a a
 mad | arith | mode=lo|hi t=$int | d a a a
-mad | arith | mode=wide t=u16|s16|u32|s32 | d a a a
+mad | arith | mode=wide t=u16|s16|u32|s32 | d:wide a a a:wide
 mad | arith | mode=hi sat t=s32 | d a a a
 mad | arith | mode=lo|hi cc t=u32|s32|u64|s64 | d a a a
 mad | arith | rnd=$round? ftz? sat? t=f32 | d a a a
@@ -197,7 +197,7 @@ red | atomic | sem=$sem? scope=$scope? ss=$ashared? fn=inc|dec cache=L2::cache_h
 red | atomic | sem=$sem? scope=$scope? ss=$ashared? fn=min|max cache=L2::cache_hint? t=u32|s32|u64|s64 | m a a:b64?
 red | atomic | sem=$sem? scope=$scope? ss=global? fn=add cache=L2::cache_hint? vec=v2|v4 t=f32 | m a a:b64?
 red | atomic | sem=$sem? scope=$scope? ss=global? fn=add|min|max noftz cache=L2::cache_hint? vec=v2|v4|v8 t=f16|f16x2|bf16|bf16x2 | m a a:b64?
-membar | fence | mode=cta|gl|sys|gpu |
+membar | fence | scope=cta|gl|sys|gpu |
 membar.proxy | fence | ss=alias|async | 
 fence | fence | sem=sc|acq_rel|acquire|release? scope=$scope |
 fence.mbarrier_init | fence | sem=release scope=cluster |

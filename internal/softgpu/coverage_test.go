@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/internal/ir"
+	"holdfast/internal/ir/fromptx"
 	"holdfast/internal/isa"
 	"holdfast/ptx"
 )
@@ -17,7 +18,6 @@ import (
 // operands writes operands for a spelling of a form.
 func operands(f *isa.Form, spelling string) string {
 	types := f.TypesOf(spelling)
-	wide := strings.Contains(spelling, ".wide.")
 	vec := 1
 	for _, m := range strings.Split(spelling, ".") {
 		switch m {
@@ -67,9 +67,6 @@ func operands(f *isa.Form, spelling string) string {
 			name = "%rd"
 		case n <= 16:
 			name = "%h"
-		}
-		if wide && (i == 0 || i == 3) {
-			name = map[string]string{"%h": "%r", "%r": "%rd"}[name]
 		}
 		if strings.HasPrefix(spelling, "lop3") && i == 4 {
 			out = append(out, "0x96")
@@ -277,7 +274,8 @@ func TestTableCoverage(t *testing.T) {
 			if err != nil || !bytes.Equal(ptx.Format(again), printed) || !bytes.Contains(printed, []byte("\t"+sp)) {
 				t.Errorf("%s: printed as %s: %v", sp, printed, err)
 			}
-			for fn, err := range ir.FromPTX(m) {
+			for _, fn := range fromptx.Module(m).Funcs {
+				err := fn.Err
 				if err == nil {
 					err = ir.Analyse(fn, true)
 				}

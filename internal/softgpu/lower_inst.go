@@ -134,12 +134,6 @@ func (l *lowering) compute(in *isa.Inst) {
 		relaxed := in.Op == "cvt"
 		if i == 0 {
 			t := a.Type
-			if in.Mode == "wide" {
-				t = map[ptx.Type]ptx.Type{ptx.U16: ptx.U32, ptx.S16: ptx.S32, ptx.U32: ptx.U64, ptx.S32: ptx.S64}[t]
-				if t == ptx.TypeNone {
-					l.fail(in.Src.Pos, "no .wide of this type")
-				}
-			}
 			if relaxed {
 				p := l.write(a.X, t)
 				if p.kind != slotFor(t) {
@@ -173,9 +167,6 @@ func (l *lowering) compute(in *isa.Inst) {
 			continue
 		}
 		t := a.Type
-		if in.Op == "mad" && in.Mode == "wide" && i == 3 {
-			t = map[ptx.Type]ptx.Type{ptx.U16: ptx.U32, ptx.S16: ptx.S32, ptx.U32: ptx.U64, ptx.S32: ptx.S64}[t]
-		}
 		if relaxed {
 			off[i] = l.readRelaxed(a.X, t)
 		} else {

@@ -49,7 +49,6 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 	t := newText(spelling, variant, familyOf(f, spelling), Threads)
 	types := f.TypesOf(spelling)
 	mods := strings.Split(spelling, ".")
-	wide := (f.Op == "mul" || f.Op == "mad") && mods[1] == "wide"
 	// ptxas wants 8-bit registers in conversions between bf16 and 8-bit integers, and only there.
 	narrow := f.Op == "cvt" && strings.Contains(spelling, ".bf16") && (strings.Contains(spelling, "u8") || strings.Contains(spelling, "s8"))
 	carryIn := f.Op == "addc" || f.Op == "subc" || f.Op == "madc"
@@ -75,9 +74,6 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 		if narrow && isa.Bits(typ) == 8 {
 			n = 1
 		}
-		if wide && i == 2 {
-			n *= 2
-		}
 		values := inputType(f.Op, typ, n)
 		if strings.Contains(spelling, ".oob") {
 			values = "oob:" + values
@@ -98,9 +94,6 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 		t.f("setp.ne.u32 %%p21, 0, 0; setp.ne.u32 %%p23, 0, 0;")
 	} else {
 		size = registerBytes(types[0])
-		if wide {
-			size *= 2
-		}
 		if narrow && isa.Bits(types[0]) == 8 {
 			size = 1
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/softgpu"
 	"holdfast/ptx"
 	"holdfast/test/corpus"
@@ -19,7 +20,7 @@ type code struct {
 }
 
 func analyse(m *ptx.Module, text []byte) (*code, error) {
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/footprint"
+	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/softgpu"
 	"holdfast/ptx"
 )
@@ -108,7 +110,7 @@ func (d *differential) kernel(seed uint64) {
 	if err != nil {
 		d.t.Fatalf("seed %d: %v\n%s", seed, err, text)
 	}
-	list, err := footprint.Summarise(m)
+	list, err := summarise.Module(m)
 	if err != nil {
 		d.t.Fatalf("seed %d: %v\n%s", seed, err, text)
 	}
@@ -249,4 +251,31 @@ func contradiction(in *footprint.Instance, seen *softgpu.Observer) string {
 
 func holds(list []footprint.Range, x softgpu.Range) bool {
 	return slices.ContainsFunc(list, func(r footprint.Range) bool { return r.Lo <= x.Addr && x.Addr+x.Len <= r.Hi })
+}
+
+// The same text has the same summary, byte for byte: the order of a map must not show. Kernel 600 loads two addresses of each other.
+func TestSameBytes(t *testing.T) {
+	for _, seed := range []uint64{600, 601, 602} {
+		var first []byte
+		for range 16 {
+			m, err := ptx.Parse("k.ptx", []byte(randomKernel(rand.New(rand.NewPCG(seed, 77)))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := summarise.Module(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := list[0].MarshalBinary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == nil {
+				first = text
+			}
+			if !bytes.Equal(text, first) {
+				t.Fatalf("kernel %d has two summaries", seed)
+			}
+		}
+	}
 }
