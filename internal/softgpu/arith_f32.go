@@ -5,54 +5,9 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
-
-const nan32bits = 0x7fffffff
-
-func f32of(x uint64) float32    { return math.Float32frombits(uint32(x)) }
-func bits32(x float32) uint64   { return uint64(math.Float32bits(x)) }
-func f64of(x uint64) float64    { return math.Float64frombits(x) }
-func bits64of(x float64) uint64 { return math.Float64bits(x) }
-
-// canon32 makes a NaN the one that f32 instructions give.
-func canon32(x float32) float32 {
-	if x != x {
-		return math.Float32frombits(nan32bits)
-	}
-	return x
-}
-
-// flush32 turns subnormal numbers into zero of the same sign: .ftz.
-func flush32(x float32) float32 {
-	b := math.Float32bits(x)
-	if b&0x7f800000 == 0 {
-		return math.Float32frombits(b & 0x80000000)
-	}
-	return x
-}
-
-// sat32 clamps to [0, 1]; NaN becomes +0.
-func sat32(x float32) float32 {
-	if x > 0 {
-		return min(x, 1)
-	}
-	return 0
-}
-
-// neg32 and abs32 give the one NaN. The ISA leaves that open (9.7.3.9, 9.7.3.10): on an H200 the same NaN comes out so, or with its bits kept,
-// as the assembler pleases.
-func neg32(x float32) float32 { return canon32(math.Float32frombits(math.Float32bits(x) ^ 1<<31)) }
-func abs32(x float32) float32 { return canon32(math.Float32frombits(math.Float32bits(x) &^ (1 << 31))) }
-
-// narrow32 is cvt.rn.f32.f64.
-func narrow32(x float64) float32 {
-	if x != x {
-		b, _ := convertNaN(math.Float64bits(x), ptx.F64, ptx.F32, "rn", false)
-		return math.Float32frombits(uint32(b))
-	}
-	return float32(x)
-}
 
 // vFmaF32 rounds once: the float64 sum of the exact product is rounded a
 // second time only where that cannot matter, that is, not in the middle between two f32
@@ -84,57 +39,7 @@ func fma32again(a, b, c float32, s float64) float32 {
 	if s == 0 {
 		return float32(s) // exact
 	}
-	return fma32exact(a, b, c)
-}
-
-func fma32exact(a, b, c float32) float32 {
-	return canon32(round32(addOdd(float64(a)*float64(b), float64(c)), roundNearest))
-}
-
-func min32(a, b float32) float32 {
-	if a < b {
-		return a
-	}
-	if b < a {
-		return b
-	}
-	return minMaxRare(a, b, true)
-}
-
-func max32(a, b float32) float32 {
-	if a > b {
-		return a
-	}
-	if b > a {
-		return b
-	}
-	return minMaxRare(a, b, false)
-}
-
-// minMaxRare has NaN, which loses against numbers, and zeros, of which -0 is the smaller.
-func minMaxRare(a, b float32, isMin bool) float32 {
-	switch {
-	case a != a:
-		return canon32(b)
-	case b != b:
-		return a
-	case math.Signbit(float64(a)) == isMin:
-		return a
-	}
-	return b
-}
-
-// trunc32 is cvt.rzi.s32.f32.
-func trunc32(x float32) int32 {
-	switch {
-	case x >= 0x1p31:
-		return math.MaxInt32
-	case x < -0x1p31:
-		return math.MinInt32
-	case x != x:
-		return 0
-	}
-	return int32(x)
+	return number.FMA32(a, b, c)
 }
 
 // f32Func is f32 arithmetic.
@@ -154,24 +59,26 @@ func f32Func(in *isa.Inst) laneFunc {
 	}
 	ftz, sat := in.Has(isa.Ftz), in.Has(isa.Sat)
 	if !ftz && !sat {
-		return func(a, b, c uint64) uint64 { return bits32(canon32(f(f32of(a), f32of(b), f32of(c)))) }
+		return func(a, b, c uint64) uint64 {
+			return number.Bits32(number.Canon32(f(number.F32(a), number.F32(b), number.F32(c))))
+		}
 	}
 	return func(a, b, c uint64) uint64 {
-		x, y, z := f32of(a), f32of(b), f32of(c)
+		x, y, z := number.F32(a), number.F32(b), number.F32(c)
 		if ftz {
-			x, y, z = flush32(x), flush32(y), flush32(z)
+			x, y, z = number.Flush32(x), number.Flush32(y), number.Flush32(z)
 		}
-		r := canon32(f(x, y, z))
+		r := number.Canon32(f(x, y, z))
 		if ftz {
-			r = flush32(r)
+			r = number.Flush32(r)
 			if math.Float32bits(r)<<1 == 0x01000000 {
 				r = flushTiny(in.Op, f, x, y, z, r)
 			}
 		}
 		if sat {
-			r = sat32(r)
+			r = number.Sat32(r)
 		}
-		return bits32(r)
+		return number.Bits32(r)
 	}
 }
 
@@ -182,7 +89,7 @@ func flushTiny(op string, f func(a, b, c float32) float32, x, y, z, r float32) f
 	switch op {
 	case "mul", "fma", "mad", "div":
 		// None of these can overflow: the result would be larger.
-		if abs32(f(x*scale, y, z*scale)) < 0x1p-102 {
+		if number.Abs32(f(x*scale, y, z*scale)) < 0x1p-102 {
 			return float32(math.Copysign(0, float64(r)))
 		}
 	}
@@ -190,36 +97,36 @@ func flushTiny(op string, f func(a, b, c float32) float32, x, y, z, r float32) f
 }
 
 func f32Core(in *isa.Inst) func(a, b, c float32) float32 {
-	r := roundingOf(in.Rnd)
+	r := number.RoundingOf(in.Rnd)
 	switch in.Op {
 	case "add":
-		return func(a, b, _ float32) float32 { return addRound32(a, b, r) }
+		return func(a, b, _ float32) float32 { return number.Add32(a, b, r) }
 	case "sub":
-		return func(a, b, _ float32) float32 { return addRound32(a, -b, r) }
+		return func(a, b, _ float32) float32 { return number.Add32(a, -b, r) }
 	case "mul":
-		return func(a, b, _ float32) float32 { return round32(float64(a)*float64(b), r) }
+		return func(a, b, _ float32) float32 { return number.Round32(float64(a)*float64(b), r) }
 	case "fma", "mad":
 		return func(a, b, c float32) float32 {
 			p := float64(a) * float64(b)
-			return round32(zeroSum(addOdd(p, float64(c)), p, float64(c), r), r)
+			return number.Round32(number.ZeroSum(number.AddOdd(p, float64(c)), p, float64(c), r), r)
 		}
 	case "div":
 		if in.Has(isa.Approx) {
 			return func(a, b, _ float32) float32 {
-				if m := abs32(b); a == a && m > 0x1p126 && m <= math.MaxFloat32 {
+				if m := number.Abs32(b); a == a && m > 0x1p126 && m <= math.MaxFloat32 {
 					if math.IsInf(float64(a), 0) {
-						return math.Float32frombits(nan32bits)
+						return math.Float32frombits(number.NaN32)
 					}
 					return float32(math.Copysign(0, float64(a)) * math.Copysign(1, float64(b)))
 				}
 				return a / b
 			}
 		}
-		return func(a, b, _ float32) float32 { return round32(divOdd(float64(a), float64(b)), r) }
+		return func(a, b, _ float32) float32 { return number.Round32(number.DivOdd(float64(a), float64(b)), r) }
 	case "rcp":
-		return func(a, _, _ float32) float32 { return round32(divOdd(1, float64(a)), r) }
+		return func(a, _, _ float32) float32 { return number.Round32(number.DivOdd(1, float64(a)), r) }
 	case "sqrt":
-		return func(a, _, _ float32) float32 { return round32(sqrtOdd(float64(a)), r) }
+		return func(a, _, _ float32) float32 { return number.Round32(number.SqrtOdd(float64(a)), r) }
 	case "rsqrt":
 		return func(a, _, _ float32) float32 { return float32(1 / math.Sqrt(float64(a))) }
 	case "sin":
@@ -227,32 +134,19 @@ func f32Core(in *isa.Inst) func(a, b, c float32) float32 {
 	case "cos":
 		return func(a, _, _ float32) float32 { return float32(math.Cos(float64(a))) }
 	case "lg2":
-		return func(a, _, _ float32) float32 { return float32(log2(float64(a))) }
+		return func(a, _, _ float32) float32 { return float32(number.Log2(float64(a))) }
 	case "ex2":
 		return func(a, _, _ float32) float32 { return float32(math.Exp2(float64(a))) }
 	case "tanh":
 		return func(a, _, _ float32) float32 { return float32(math.Tanh(float64(a))) }
 	case "abs":
-		return func(a, _, _ float32) float32 { return abs32(a) }
+		return func(a, _, _ float32) float32 { return number.Abs32(a) }
 	case "neg":
-		return func(a, _, _ float32) float32 { return neg32(a) }
+		return func(a, _, _ float32) float32 { return number.Neg32(a) }
 	case "min", "max":
 		return minMax32(in)
 	}
 	return nil
-}
-
-func addRound32(a, b float32, r rounding) float32 {
-	x, y := float64(a), float64(b)
-	return round32(zeroSum(addOdd(x, y), x, y, r), r)
-}
-
-// log2 keeps its relative error small near 1.
-func log2(x float64) float64 {
-	if x > 0.7 && x < 1.5 {
-		return math.Log1p(x-1) / math.Ln2
-	}
-	return math.Log2(x)
 }
 
 func minMax32(in *isa.Inst) func(a, b, c float32) float32 {
@@ -260,14 +154,14 @@ func minMax32(in *isa.Inst) func(a, b, c float32) float32 {
 	return func(a, b, _ float32) float32 {
 		sign := math.Float32bits(a) ^ math.Float32bits(b)
 		if nan && (a != a || b != b) {
-			return math.Float32frombits(nan32bits)
+			return math.Float32frombits(number.NaN32)
 		}
 		if abs {
 			a, b = math.Float32frombits(math.Float32bits(a)&^(1<<31)), math.Float32frombits(math.Float32bits(b)&^(1<<31))
 		}
-		d := max32
+		d := number.Max32
 		if isMin {
-			d = min32
+			d = number.Min32
 		}
 		r := d(a, b)
 		if xorSign && r == r {
@@ -310,17 +204,17 @@ func testpFunc(in *isa.Inst) laneFunc {
 		}
 		switch fn {
 		case "finite":
-			return b2u(exp != top)
+			return number.FromBool(exp != top)
 		case "infinite":
-			return b2u(exp == top && frac == 0)
+			return number.FromBool(exp == top && frac == 0)
 		case "number":
-			return b2u(exp != top || frac == 0)
+			return number.FromBool(exp != top || frac == 0)
 		case "notanumber":
-			return b2u(exp == top && frac != 0)
+			return number.FromBool(exp == top && frac != 0)
 		case "normal":
-			return b2u(exp != 0 && exp != top || exp == 0 && frac == 0) // zero is normal here: PTX ISA 9.7.3.2
+			return number.FromBool(exp != 0 && exp != top || exp == 0 && frac == 0) // zero is normal here: PTX ISA 9.7.3.2
 		}
-		return b2u(exp == 0 && frac != 0)
+		return number.FromBool(exp == 0 && frac != 0)
 	}
 }
 
@@ -335,7 +229,7 @@ func mixedFunc(in *isa.Inst) laneFunc {
 	if f == nil {
 		return nil
 	}
-	up := func(x uint64) uint64 { return bits32(float32(halfTo64(x, in.U))) }
+	up := func(x uint64) uint64 { return number.Bits32(float32(number.HalfValue(x, in.U))) }
 	if in.Op == "fma" {
 		return func(a, b, c uint64) uint64 { return f(up(a), up(b), c) }
 	}

@@ -1,41 +1,12 @@
 package softgpu
 
 import (
-	"math"
 	"math/bits"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
-
-// signExtend and zeroExtend give the value of the low n bits.
-func signExtend(x uint64, n uint) int64  { return int64(x<<(64-n)) >> (64 - n) }
-func zeroExtend(x uint64, n uint) uint64 { return x << (64 - n) >> (64 - n) }
-
-// mulHi is the high half of the product of two n-bit numbers.
-func mulHi(a, b uint64, n uint, signed bool) uint64 {
-	if n < 64 {
-		if signed {
-			return uint64(signExtend(a, n) * signExtend(b, n) >> n)
-		}
-		return zeroExtend(a, n) * zeroExtend(b, n) >> n
-	}
-	hi, _ := bits.Mul64(a, b)
-	if signed {
-		if int64(a) < 0 {
-			hi -= b
-		}
-		if int64(b) < 0 {
-			hi -= a
-		}
-	}
-	return hi
-}
-
-// saturate32 clamps to the range of s32.
-func saturate32(x int64) uint64 {
-	return uint64(uint32(int32(min(max(x, -1<<31), 1<<31-1))))
-}
 
 // intFunc is integer arithmetic and bit manipulation. Results are masked to
 // the width of the type, except those of .wide.
@@ -52,25 +23,25 @@ func intFunc(in *isa.Inst) laneFunc {
 	// value is the mathematical value as an int64, right for all but u64.
 	value := func(x uint64) int64 {
 		if signed {
-			return signExtend(x, n)
+			return number.SignExtend(x, n)
 		}
-		return int64(zeroExtend(x, n))
+		return int64(number.ZeroExtend(x, n))
 	}
 	less := func(a, b uint64) bool {
 		if signed {
-			return signExtend(a, n) < signExtend(b, n)
+			return number.SignExtend(a, n) < number.SignExtend(b, n)
 		}
-		return zeroExtend(a, n) < zeroExtend(b, n)
+		return number.ZeroExtend(a, n) < number.ZeroExtend(b, n)
 	}
 	switch in.Op {
 	case "add":
 		if in.Has(isa.Sat) {
-			return func(a, b, _ uint64) uint64 { return saturate32(value(a) + value(b)) }
+			return func(a, b, _ uint64) uint64 { return number.Saturate32(value(a) + value(b)) }
 		}
 		return wrap(func(a, b, _ uint64) uint64 { return a + b })
 	case "sub":
 		if in.Has(isa.Sat) {
-			return func(a, b, _ uint64) uint64 { return saturate32(value(a) - value(b)) }
+			return func(a, b, _ uint64) uint64 { return number.Saturate32(value(a) - value(b)) }
 		}
 		return wrap(func(a, b, _ uint64) uint64 { return a - b })
 	case "mul", "mad":
@@ -85,10 +56,10 @@ func intFunc(in *isa.Inst) laneFunc {
 		case "hi":
 			if in.Has(isa.Sat) {
 				return func(a, b, c uint64) uint64 {
-					return saturate32(signExtend(mulHi(a, b, n, true), n) + signExtend(c, n))
+					return number.Saturate32(number.SignExtend(number.MulHi(a, b, n, true), n) + number.SignExtend(c, n))
 				}
 			}
-			return wrap(func(a, b, c uint64) uint64 { return mulHi(a, b, n, signed) + addend(c) })
+			return wrap(func(a, b, c uint64) uint64 { return number.MulHi(a, b, n, signed) + addend(c) })
 		case "wide":
 			m := ^uint64(0) >> (64 - 2*n)
 			return func(a, b, c uint64) uint64 { return (uint64(value(a)*value(b)) + addend(c)) & m }
@@ -100,16 +71,16 @@ func intFunc(in *isa.Inst) laneFunc {
 		return func(a, b, c uint64) uint64 {
 			var p uint64
 			if signed {
-				p = uint64(signExtend(a, 24) * signExtend(b, 24))
+				p = uint64(number.SignExtend(a, 24) * number.SignExtend(b, 24))
 			} else {
-				p = zeroExtend(a, 24) * zeroExtend(b, 24)
+				p = number.ZeroExtend(a, 24) * number.ZeroExtend(b, 24)
 			}
 			if hi {
 				p >>= 16
 			}
 			if add {
 				if sat {
-					return saturate32(signExtend(p, 32) + signExtend(c, 32))
+					return number.Saturate32(number.SignExtend(p, 32) + number.SignExtend(c, 32))
 				}
 				p += c
 			}
@@ -171,7 +142,7 @@ func intFunc(in *isa.Inst) laneFunc {
 	case "not":
 		return wrap(func(a, _, _ uint64) uint64 { return ^a })
 	case "cnot":
-		return func(a, _, _ uint64) uint64 { return b2u(a&mask == 0) }
+		return func(a, _, _ uint64) uint64 { return number.FromBool(a&mask == 0) }
 	case "shl":
 		return wrap(func(a, b, _ uint64) uint64 { return a << (b & 0xffffffff) })
 	case "shr":
@@ -203,7 +174,7 @@ func intFunc(in *isa.Inst) laneFunc {
 			return d
 		}
 	case "bfe":
-		return func(a, b, c uint64) uint64 { return bitField(a, b, c, n, signed) & mask }
+		return func(a, b, c uint64) uint64 { return number.ExtractField(a, b, c, n, signed) & mask }
 	case "szext":
 		wrapMode := in.Mode == "wrap"
 		return wrap(func(a, b, _ uint64) uint64 {
@@ -218,9 +189,9 @@ func intFunc(in *isa.Inst) laneFunc {
 				return a
 			}
 			if signed {
-				return uint64(signExtend(a, uint(k)))
+				return uint64(number.SignExtend(a, uint(k)))
 			}
-			return zeroExtend(a, uint(k))
+			return number.ZeroExtend(a, uint(k))
 		})
 	case "bmsk":
 		wrapMode := in.Mode == "wrap"
@@ -232,7 +203,7 @@ func intFunc(in *isa.Inst) laneFunc {
 			return (uint64(1)<<min(k, 63) - 1) << start
 		})
 	case "fns":
-		return func(a, b, c uint64) uint64 { return uint64(findNthSet(uint32(a), uint32(b), int32(c))) }
+		return func(a, b, c uint64) uint64 { return uint64(number.FindNthSet(uint32(a), uint32(b), int32(c))) }
 	case "shf":
 		left, clamp := in.Mode == "l", in.Mode2 == "clamp"
 		return func(a, b, c uint64) uint64 {
@@ -269,81 +240,6 @@ func intFunc(in *isa.Inst) laneFunc {
 		}
 	}
 	return nil
-}
-
-// fieldOperands are position and length of bfe and bfi. The ISA restricts them to 0..255; a GPU takes their low 8 bits for
-// fields of 32-bit numbers, and all of them for 64-bit ones (H200, driver 580.159, measured).
-func fieldOperands(pos, length uint64, n uint) (uint64, uint64) {
-	if n == 64 {
-		return pos & 0xffffffff, length & 0xffffffff
-	}
-	return pos & 0xff, length & 0xff
-}
-
-// bitField is bfe: PTX ISA 9.7.1.18.
-func bitField(a, b, c uint64, n uint, signed bool) uint64 {
-	pos, length := fieldOperands(b, c, n)
-	msb := uint64(n - 1)
-	var sign uint64
-	if signed && length > 0 {
-		sign = a >> min(pos+length-1, msb) & 1
-	}
-	var d uint64
-	if pos <= msb {
-		d = zeroExtend(a, n) >> pos
-	}
-	if length < 64 {
-		d &= 1<<length - 1
-		if avail := msb + 1 - min(pos, msb+1); length > avail && sign != 0 || sign != 0 {
-			d |= ^uint64(0) << min(length, avail)
-		}
-	} else if sign != 0 {
-		d |= ^uint64(0) << (msb + 1 - min(pos, msb+1))
-	}
-	return d
-}
-
-// insertField is bfi: a into b.
-func insertField(a, b, c, d uint64, n uint) uint64 {
-	pos, length := fieldOperands(c, d, n)
-	if pos >= uint64(n) {
-		return b
-	}
-	m := ^uint64(0)
-	if length < 64 {
-		m = 1<<length - 1
-	}
-	m <<= pos
-	return (b&^m | a<<pos&m) & (^uint64(0) >> (64 - n))
-}
-
-// findNthSet is fns: PTX ISA 9.7.1.17.
-func findNthSet(mask, base uint32, offset int32) uint32 {
-	switch {
-	case offset == math.MinInt32:
-		return 0 // H200, driver 580.159, measured
-	case base > 31:
-		return 0xffffffff
-	}
-	if offset == 0 {
-		if mask>>base&1 != 0 {
-			return base
-		}
-		return 0xffffffff
-	}
-	step, count := int32(1), offset
-	pos := int32(base)
-	if offset < 0 {
-		step, count = -1, -offset
-	}
-	for found := int32(0); pos >= 0 && pos < 32; pos += step {
-		if mask>>uint32(pos)&1 != 0 {
-			if found++; found == count {
-				return uint32(pos)
-			}
-		}
-	}
-	return 0xffffffff
 }
 
 func prmtFunc(mode string) laneFunc {
@@ -385,9 +281,9 @@ func dotFunc(in *isa.Inst) laneFunc {
 	get := func(x uint64, i, n uint, signed bool) int64 {
 		x >>= i * n
 		if signed {
-			return signExtend(x, n)
+			return number.SignExtend(x, n)
 		}
-		return int64(zeroExtend(x, n))
+		return int64(number.ZeroExtend(x, n))
 	}
 	if in.Op == "dp4a" {
 		return func(a, b, c uint64) uint64 {
@@ -422,9 +318,9 @@ func slctFunc(in *isa.Inst) laneFunc {
 	}
 	ftz := in.Has(isa.Ftz)
 	return func(a, b, c uint64) uint64 {
-		x := f32of(c)
+		x := number.F32(c)
 		if ftz {
-			x = flush32(x)
+			x = number.Flush32(x)
 		}
 		if x >= 0 { // -0 is not below zero, NaN is no number
 			return a
@@ -465,9 +361,9 @@ func (l *lowering) carry(in *isa.Inst) {
 			if mul {
 				p := x * y
 				if hi {
-					p = mulHi(x, y, n, signed)
+					p = number.MulHi(x, y, n, signed)
 				}
-				x, y = zeroExtend(p, n), w.r.get(in.c, i, wide)
+				x, y = number.ZeroExtend(p, n), w.r.get(in.c, i, wide)
 			}
 			var carry uint64
 			if useCC {

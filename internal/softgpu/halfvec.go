@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -145,7 +146,7 @@ func (f *halfFormat) apply(op halfOp, a, b, c uint32) (uint32, bool) {
 		if op == halfFMA {
 			x = x*y + z
 		} else {
-			x = addOdd(x*y, z)
+			x = number.AddOdd(x*y, z)
 		}
 	}
 	h, ok4 := f.round(x)

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -527,7 +528,7 @@ func (l *lowering) isspacep(in *isa.Inst) {
 	case "param", "param::entry":
 		size = paramSize
 	}
-	f := func(a, _, _ uint64) uint64 { return b2u(a-base < size) }
+	f := func(a, _, _ uint64) uint64 { return number.FromBool(a-base < size) }
 	l.emit(inst{kind: kindLaneCmp, wide: wideA | wideB, d: d, a: a, b: a, lane: f})
 }
 
@@ -557,13 +558,6 @@ func (l *lowering) isConst(d, a uint32, want bool) {
 	}})
 }
 
-func b2u(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func (l *lowering) setp(in *isa.Inst) {
 	x := inst{kind: kindCmp}
 	switch d := in.Args[0].X.(type) {
@@ -589,12 +583,12 @@ func (l *lowering) setp(in *isa.Inst) {
 		x.cmp = func(a, b unsafe.Pointer) uint32 { return f(flushed(a), flushed(b)) }
 	}
 	if x.cmp == nil {
-		f := compareFunc(in.Cmp, in.T, in.Has(isa.Ftz))
+		f := number.Compare(in.Cmp, in.T, in.Has(isa.Ftz))
 		if f == nil {
 			l.fail(in.Src.Pos, "no comparison .%s of this type", in.Cmp)
 		}
 		x.kind = kindLaneCmp
-		x.lane = func(a, b, _ uint64) uint64 { return b2u(f(a, b)) }
+		x.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a, b)) }
 		if slotFor(in.T) == slot64 {
 			x.wide = wideA | wideB
 		}
@@ -608,13 +602,13 @@ func (l *lowering) setpPacked(in *isa.Inst, x inst) {
 	if in.T == ptx.BF16x2 {
 		half = ptx.BF16
 	}
-	f := compareFunc(in.Cmp, half, in.Has(isa.Ftz))
+	f := number.Compare(in.Cmp, half, in.Has(isa.Ftz))
 	e := x.e
 	hi := x
 	x.e, hi.e = 0, 0
 	x.kind, hi.kind = kindLaneCmp, kindLaneCmp
-	x.lane = func(a, b, _ uint64) uint64 { return b2u(f(a&0xffff, b&0xffff)) }
-	hi.lane = func(a, b, _ uint64) uint64 { return b2u(f(a>>16&0xffff, b>>16&0xffff)) }
+	x.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a&0xffff, b&0xffff)) }
+	hi.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a>>16&0xffff, b>>16&0xffff)) }
 	hi.d = e
 	c := x.c
 	if x.boolOp != boolNone && e != 0 && x.d == c {
@@ -655,7 +649,7 @@ func (l *lowering) bfi(in *isa.Inst) {
 		pos, length := w.r.v32(in.c), w.r.v32(in.e)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m) & 31
-			w.r.put(in.d, i, wide, insertField(w.r.get(in.a, i, wide), w.r.get(in.b, i, wide), uint64(pos[i]), uint64(length[i]), n))
+			w.r.put(in.d, i, wide, number.InsertField(w.r.get(in.a, i, wide), w.r.get(in.b, i, wide), uint64(pos[i]), uint64(length[i]), n))
 		}
 	}})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // fetchKernel is a kernel that samples at coordinate t of its thread, with dims coordinates a thread in
@@ -72,7 +74,7 @@ func (d *device) image(r *rand.Rand, f TexelFormat, channels, w, h, depth, layer
 	case TexelF16:
 		x := unsafe.Slice((*uint16)(unsafe.Pointer(&mem[0])), len(mem)/2)
 		for i := range x {
-			x[i] = f16From64(r.Float64()*4-2, roundNearest)
+			x[i] = number.RoundF16(r.Float64()*4-2, number.Nearest)
 		}
 	}
 	m.Address = upload(d, mem)
@@ -114,7 +116,7 @@ func (d *device) element(m *Image, normalized bool, x, y, z, c int) float64 {
 		}
 		return v
 	case TexelF16:
-		return smallTo64(uint32(view[uint16](d, at, 1)[0]), 5, 10)
+		return number.SmallValue(uint32(view[uint16](d, at, 1)[0]), 5, 10)
 	case TexelF32:
 		return float64(view[float32](d, at, 1)[0])
 	case TexelS32:
@@ -324,7 +326,7 @@ func TestTextureForms(t *testing.T) {
 	half := strings.ReplaceAll(fetchKernel("tex.2d.v2.f16x2.f32", "{%f1, %f2}", 2, ""), "{%r4, %r5, %r6, %r7}, [%rd1", "{%r4, %r5}, [%rd1")
 	got := d.fetch(half, &Texture{Levels: []Image{big}}, at, 2)[0]
 	for c := range 4 {
-		if h := uint16(got[c/2] >> (c % 2 * 16)); h != uint16(f16From64(want(&big, 3, 2)[c], roundNearest)) {
+		if h := uint16(got[c/2] >> (c % 2 * 16)); h != uint16(number.RoundF16(want(&big, 3, 2)[c], number.Nearest)) {
 			t.Errorf("f16x2 channel %d: %#x", c, h)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"unsafe"
+
+	"holdfast/internal/softgpu/number"
 )
 
 func vAddU16(d, a, b, _ unsafe.Pointer) {
@@ -605,10 +607,10 @@ func vAddF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = canon32(a[0] + b[0])
-		d[1] = canon32(a[1] + b[1])
-		d[2] = canon32(a[2] + b[2])
-		d[3] = canon32(a[3] + b[3])
+		d[0] = number.Canon32(a[0] + b[0])
+		d[1] = number.Canon32(a[1] + b[1])
+		d[2] = number.Canon32(a[2] + b[2])
+		d[3] = number.Canon32(a[3] + b[3])
 	}
 }
 
@@ -616,10 +618,10 @@ func vSubF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = canon32(a[0] - b[0])
-		d[1] = canon32(a[1] - b[1])
-		d[2] = canon32(a[2] - b[2])
-		d[3] = canon32(a[3] - b[3])
+		d[0] = number.Canon32(a[0] - b[0])
+		d[1] = number.Canon32(a[1] - b[1])
+		d[2] = number.Canon32(a[2] - b[2])
+		d[3] = number.Canon32(a[3] - b[3])
 	}
 }
 
@@ -627,10 +629,10 @@ func vMulF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = canon32(a[0] * b[0])
-		d[1] = canon32(a[1] * b[1])
-		d[2] = canon32(a[2] * b[2])
-		d[3] = canon32(a[3] * b[3])
+		d[0] = number.Canon32(a[0] * b[0])
+		d[1] = number.Canon32(a[1] * b[1])
+		d[2] = number.Canon32(a[2] * b[2])
+		d[3] = number.Canon32(a[3] * b[3])
 	}
 }
 
@@ -638,10 +640,10 @@ func vAddF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = nan64(a[0]+b[0], a[0], b[0])
-		d[1] = nan64(a[1]+b[1], a[1], b[1])
-		d[2] = nan64(a[2]+b[2], a[2], b[2])
-		d[3] = nan64(a[3]+b[3], a[3], b[3])
+		d[0] = number.KeepNaN64(a[0]+b[0], a[0], b[0])
+		d[1] = number.KeepNaN64(a[1]+b[1], a[1], b[1])
+		d[2] = number.KeepNaN64(a[2]+b[2], a[2], b[2])
+		d[3] = number.KeepNaN64(a[3]+b[3], a[3], b[3])
 	}
 }
 
@@ -649,10 +651,10 @@ func vSubF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = nan64(a[0]-b[0], a[0], b[0])
-		d[1] = nan64(a[1]-b[1], a[1], b[1])
-		d[2] = nan64(a[2]-b[2], a[2], b[2])
-		d[3] = nan64(a[3]-b[3], a[3], b[3])
+		d[0] = number.KeepNaN64(a[0]-b[0], a[0], b[0])
+		d[1] = number.KeepNaN64(a[1]-b[1], a[1], b[1])
+		d[2] = number.KeepNaN64(a[2]-b[2], a[2], b[2])
+		d[3] = number.KeepNaN64(a[3]-b[3], a[3], b[3])
 	}
 }
 
@@ -660,10 +662,10 @@ func vMulF64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = nan64(a[0]*b[0], a[0], b[0])
-		d[1] = nan64(a[1]*b[1], a[1], b[1])
-		d[2] = nan64(a[2]*b[2], a[2], b[2])
-		d[3] = nan64(a[3]*b[3], a[3], b[3])
+		d[0] = number.KeepNaN64(a[0]*b[0], a[0], b[0])
+		d[1] = number.KeepNaN64(a[1]*b[1], a[1], b[1])
+		d[2] = number.KeepNaN64(a[2]*b[2], a[2], b[2])
+		d[3] = number.KeepNaN64(a[3]*b[3], a[3], b[3])
 	}
 }
 
@@ -671,10 +673,10 @@ func vFmaF64(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]float64)(d), (*[8][4]float64)(a), (*[8][4]float64)(b), (*[8][4]float64)(c)
 	for i := range D {
 		d, a, b, c := &D[i], &A[i], &B[i], &C[i]
-		d[0] = fmaNaN64(math.FMA(a[0], b[0], c[0]), a[0], b[0], c[0])
-		d[1] = fmaNaN64(math.FMA(a[1], b[1], c[1]), a[1], b[1], c[1])
-		d[2] = fmaNaN64(math.FMA(a[2], b[2], c[2]), a[2], b[2], c[2])
-		d[3] = fmaNaN64(math.FMA(a[3], b[3], c[3]), a[3], b[3], c[3])
+		d[0] = number.KeepNaN64FMA(math.FMA(a[0], b[0], c[0]), a[0], b[0], c[0])
+		d[1] = number.KeepNaN64FMA(math.FMA(a[1], b[1], c[1]), a[1], b[1], c[1])
+		d[2] = number.KeepNaN64FMA(math.FMA(a[2], b[2], c[2]), a[2], b[2], c[2])
+		d[3] = number.KeepNaN64FMA(math.FMA(a[3], b[3], c[3]), a[3], b[3], c[3])
 	}
 }
 
@@ -682,10 +684,10 @@ func vDivF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = canon32(a[0] / b[0])
-		d[1] = canon32(a[1] / b[1])
-		d[2] = canon32(a[2] / b[2])
-		d[3] = canon32(a[3] / b[3])
+		d[0] = number.Canon32(a[0] / b[0])
+		d[1] = number.Canon32(a[1] / b[1])
+		d[2] = number.Canon32(a[2] / b[2])
+		d[3] = number.Canon32(a[3] / b[3])
 	}
 }
 
@@ -704,10 +706,10 @@ func vMinF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = min32(a[0], b[0])
-		d[1] = min32(a[1], b[1])
-		d[2] = min32(a[2], b[2])
-		d[3] = min32(a[3], b[3])
+		d[0] = number.Min32(a[0], b[0])
+		d[1] = number.Min32(a[1], b[1])
+		d[2] = number.Min32(a[2], b[2])
+		d[3] = number.Min32(a[3], b[3])
 	}
 }
 
@@ -715,10 +717,10 @@ func vMaxF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]float32)(d), (*[8][4]float32)(a), (*[8][4]float32)(b)
 	for i := range D {
 		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = max32(a[0], b[0])
-		d[1] = max32(a[1], b[1])
-		d[2] = max32(a[2], b[2])
-		d[3] = max32(a[3], b[3])
+		d[0] = number.Max32(a[0], b[0])
+		d[1] = number.Max32(a[1], b[1])
+		d[2] = number.Max32(a[2], b[2])
+		d[3] = number.Max32(a[3], b[3])
 	}
 }
 
@@ -726,10 +728,10 @@ func vNegF32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float32)(d), (*[8][4]float32)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = neg32(a[0])
-		d[1] = neg32(a[1])
-		d[2] = neg32(a[2])
-		d[3] = neg32(a[3])
+		d[0] = number.Neg32(a[0])
+		d[1] = number.Neg32(a[1])
+		d[2] = number.Neg32(a[2])
+		d[3] = number.Neg32(a[3])
 	}
 }
 
@@ -737,10 +739,10 @@ func vAbsF32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float32)(d), (*[8][4]float32)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = abs32(a[0])
-		d[1] = abs32(a[1])
-		d[2] = abs32(a[2])
-		d[3] = abs32(a[3])
+		d[0] = number.Abs32(a[0])
+		d[1] = number.Abs32(a[1])
+		d[2] = number.Abs32(a[2])
+		d[3] = number.Abs32(a[3])
 	}
 }
 
@@ -748,10 +750,10 @@ func vNegF64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float64)(d), (*[8][4]float64)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = neg64(a[0])
-		d[1] = neg64(a[1])
-		d[2] = neg64(a[2])
-		d[3] = neg64(a[3])
+		d[0] = number.Neg64(a[0])
+		d[1] = number.Neg64(a[1])
+		d[2] = number.Neg64(a[2])
+		d[3] = number.Neg64(a[3])
 	}
 }
 
@@ -759,10 +761,10 @@ func vAbsF64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float64)(d), (*[8][4]float64)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = abs64(a[0])
-		d[1] = abs64(a[1])
-		d[2] = abs64(a[2])
-		d[3] = abs64(a[3])
+		d[0] = number.Abs64(a[0])
+		d[1] = number.Abs64(a[1])
+		d[2] = number.Abs64(a[2])
+		d[3] = number.Abs64(a[3])
 	}
 }
 
@@ -1188,10 +1190,10 @@ func vCvtRnF32F64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float32)(d), (*[8][4]float64)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = narrow32(a[0])
-		d[1] = narrow32(a[1])
-		d[2] = narrow32(a[2])
-		d[3] = narrow32(a[3])
+		d[0] = number.Narrow32(a[0])
+		d[1] = number.Narrow32(a[1])
+		d[2] = number.Narrow32(a[2])
+		d[3] = number.Narrow32(a[3])
 	}
 }
 
@@ -1199,10 +1201,10 @@ func vCvtRziS32F32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]int32)(d), (*[8][4]float32)(a)
 	for i := range D {
 		d, a := &D[i], &A[i]
-		d[0] = trunc32(a[0])
-		d[1] = trunc32(a[1])
-		d[2] = trunc32(a[2])
-		d[3] = trunc32(a[3])
+		d[0] = number.Trunc32(a[0])
+		d[1] = number.Trunc32(a[1])
+		d[2] = number.Trunc32(a[2])
+		d[3] = number.Trunc32(a[3])
 	}
 }
 
