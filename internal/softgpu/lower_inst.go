@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
 	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
@@ -111,14 +112,11 @@ func (l *lowering) compute(in *isa.Inst) {
 		l.fail(in.Src.Pos, "not implemented")
 	}
 	x := inst{kind: kindVec}
-	x.vec = vecOps[vecKey(in)]
-	if x.vec == nil {
-		x.lane = laneOp(in)
-		if x.vec = halfVec(in, x.lane); x.vec == nil {
-			x.vec = ftzVec(in)
-		}
-		if in.Op == "prmt" && in.Mode == "" {
-			x.vec = permuteVec(in.Args[3].X)
+	x.lane = laneOp(in)
+	x.vec = vecOp(in, x.lane)
+	if in.Op == "prmt" && in.Mode == "" {
+		if f := permuteVec(in.Args[3].X); f != nil {
+			x.vec = f
 		}
 	}
 	if x.vec == nil {
@@ -506,7 +504,7 @@ func (l *lowering) cvta(in *isa.Inst) {
 	}
 	d := l.writeExact(in.Args[0].X, in.T)
 	c := l.constBits(base, slot64)
-	l.emit(inst{kind: kindVec, wide: wideD | wideA | wideB, d: d, a: src.off, b: c, c: c, vec: vecOps["add.u64"]})
+	l.emit(inst{kind: kindVec, wide: wideD | wideA | wideB, d: d, a: src.off, b: c, c: c, vec: lanes.Op("add.u64")})
 }
 
 // isspacep asks whether a generic address lies in the window of a space. Constants lie among the module's
@@ -578,9 +576,11 @@ func (l *lowering) setp(in *isa.Inst) {
 		l.setpPacked(in, x)
 		return
 	}
-	x.cmp = cmpOps[in.Cmp+"."+isa.TypeName(in.T)]
-	if f := x.cmp; f != nil && in.Has(isa.Ftz) {
-		x.cmp = func(a, b unsafe.Pointer) uint32 { return f(flushed(a), flushed(b)) }
+	key := in.Cmp + "." + isa.TypeName(in.T)
+	if in.Has(isa.Ftz) {
+		x.cmp = lanes.CompareFtz(key)
+	} else {
+		x.cmp = lanes.Compare(key)
 	}
 	if x.cmp == nil {
 		f := number.Compare(in.Cmp, in.T, in.Has(isa.Ftz))
@@ -631,7 +631,7 @@ func (l *lowering) setCombined(in *isa.Inst) {
 	}
 	p := l.read(in.Args[3].X, ptx.Pred)
 	c := l.reg(ptx.U32)
-	l.emit(inst{kind: kindVec, d: c.off, a: l.constBits(1, slot32), b: l.constBits(0, slot32), c: p, vec: vSelect32})
+	l.emit(inst{kind: kindVec, d: c.off, a: l.constBits(1, slot32), b: l.constBits(0, slot32), c: p, vec: lanes.Select32})
 	x := inst{kind: kindLane, d: l.writeExact(in.Args[0].X, in.T), a: l.read(in.Args[1].X, in.U), b: l.read(in.Args[2].X, in.U), c: c.off, lane: f}
 	if slotFor(in.U) == slot64 {
 		x.wide = wideA | wideB
@@ -659,33 +659,9 @@ func (l *lowering) selp(in *isa.Inst) {
 	a, b := l.read(in.Args[1].X, in.T), l.read(in.Args[2].X, in.T)
 	c := l.read(in.Args[3].X, ptx.Pred)
 	if slotFor(in.T) == slot64 {
-		l.emit(inst{kind: kindVec, wide: wideD, d: d, a: a, b: b, c: c, vec: vSelect64})
+		l.emit(inst{kind: kindVec, wide: wideD, d: d, a: a, b: b, c: c, vec: lanes.Select64})
 	} else {
-		l.emit(inst{kind: kindVec, d: d, a: a, b: b, c: c, vec: vSelect32})
-	}
-}
-
-func vSelect32(d, a, b, c unsafe.Pointer) {
-	D, A, B := (*[8][2]uint64)(d), (*[8][2]uint64)(a), (*[8][2]uint64)(b)
-	p := *(*uint32)(c)
-	for i := range D {
-		k := &laneBits[p&15]
-		p >>= 4
-		D[i][0] = B[i][0] ^ (A[i][0]^B[i][0])&k[0]
-		D[i][1] = B[i][1] ^ (A[i][1]^B[i][1])&k[1]
-	}
-}
-
-func vSelect64(d, a, b, c unsafe.Pointer) {
-	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	p := *(*uint32)(c)
-	for i := range D {
-		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = b[0] ^ (a[0]^b[0])&-uint64(p&1)
-		d[1] = b[1] ^ (a[1]^b[1])&-uint64(p>>1&1)
-		d[2] = b[2] ^ (a[2]^b[2])&-uint64(p>>2&1)
-		d[3] = b[3] ^ (a[3]^b[3])&-uint64(p>>3&1)
-		p >>= 4
+		l.emit(inst{kind: kindVec, d: d, a: a, b: b, c: c, vec: lanes.Select32})
 	}
 }
 
@@ -754,11 +730,11 @@ func (l *lowering) lop3(in *isa.Inst) {
 func lop3Func(lut uint8) vecFunc {
 	switch lut {
 	case 0xc0:
-		return vecOps["and.b32"]
+		return lanes.Op("and.b32")
 	case 0xfc:
-		return vecOps["or.b32"]
+		return lanes.Op("or.b32")
 	case 0x3c:
-		return vecOps["xor.b32"]
+		return lanes.Op("xor.b32")
 	case 0x96:
 		return func(d, a, b, c unsafe.Pointer) {
 			D, A, B, C := (*[32]uint32)(d), (*[32]uint32)(a), (*[32]uint32)(b), (*[32]uint32)(c)

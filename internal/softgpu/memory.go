@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
 	"holdfast/ptx"
 )
 
@@ -94,18 +95,10 @@ func (w *warp) pointer(in *inst, sp memSpace, lane int, addr, n uint64, need uin
 
 // stride looks at the addresses of a full warp: n bytes apart, or all the same.
 func stride[A laneWord](a *[32]A, n A) (row, same bool) {
-	first := a[0]
-	step := a[1] - first
-	if step != n && step != 0 || a[31]-first != 31*step {
-		return false, false
+	if sizeof[A]() == 8 {
+		return lanes.Row64((*[32]uint64)(unsafe.Pointer(a)), uint64(n))
 	}
-	var x A
-	for i := range (*[8][4]A)(unsafe.Pointer(a)) {
-		q := &(*[8][4]A)(unsafe.Pointer(a))[i]
-		x |= (q[0] - first) | (q[1] - first - step) | (q[2] - first - 2*step) | (q[3] - first - 3*step)
-		first += 4 * step
-	}
-	return x == 0 && step == n, x == 0 && step == 0
+	return lanes.Row32((*[32]uint32)(unsafe.Pointer(a)), uint32(n))
 }
 
 // loadRow fills lanes with elements that lie side by side, storeRow is the way back.

@@ -5,6 +5,7 @@
 // with a rounding modifier are exact (see Rounding). NaN and everything that the PTX ISA leaves open follows an H200;
 // a comment says so where it was measured.
 //
+//	ops.go      the operations by name; zops.go is made of the table in ../lanes/table.go
 //	int.go      integers: extension, high products, fields, permutation, dot products
 //	round.go    directions, and rounding to odd on the way to a narrower format
 //	f32.go      single precision: the one NaN, subnormal numbers, minimum and maximum

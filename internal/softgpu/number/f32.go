@@ -93,9 +93,46 @@ func Trunc32(x float32) int32 {
 	return int32(x)
 }
 
-// FMA32 is a·b + c, rounded once to nearest even.
+// FMA32 is a·b + c, rounded once to nearest even. The sum of the exact product is rounded a second time where that
+// cannot matter: not in the middle between two f32, and not to a subnormal one, a NaN or zero.
 func FMA32(a, b, c float32) float32 {
+	s := float64(a)*float64(b) + float64(c)
+	if k := math.Float64bits(s); k&0x1fffffff == 0x10000000 || k<<1-normal32 > infinite-normal32 {
+		return fmaAgain32(a, b, c, s)
+	}
+	return float32(s)
+}
+
+// The bits of float64 without the sign, doubled: of the smallest normal float32, and a bit more, and of infinity.
+const (
+	normal32 = 0x3810000000000000<<1 + 1
+	infinite = 0x7ff0000000000000 << 1
+)
+
+//go:noinline // it is rare, and would make the loops around it long
+func fmaAgain32(a, b, c float32, s float64) float32 {
+	if s == 0 {
+		return float32(s) // exact
+	}
 	return Canon32(Round32(AddOdd(float64(a)*float64(b), float64(c)), Nearest))
+}
+
+// FMARound32 is a·b + c in direction r.
+func FMARound32(a, b, c float32, r Rounding) float32 {
+	p := float64(a) * float64(b)
+	return Canon32(Round32(ZeroSum(AddOdd(p, float64(c)), p, float64(c), r), r))
+}
+
+// DivApprox32 is div.approx, which gives 0 for divisors above 2^126, as the ISA says.
+func DivApprox32(a, b float32) float32 {
+	m := Abs32(b)
+	if a != a || !(m > 0x1p126 && m <= math.MaxFloat32) {
+		return Canon32(a / b)
+	}
+	if math.IsInf(float64(a), 0) {
+		return math.Float32frombits(NaN32)
+	}
+	return float32(math.Copysign(0, float64(a)) * math.Copysign(1, float64(b)))
 }
 
 // Add32 is a + b.

@@ -36,7 +36,9 @@ func KeepNaN64FMA(r, a, b, c float64) float64 {
 }
 
 // Neg64 leaves a NaN its sign and makes it quiet.
-func Neg64(x float64) float64 { return KeepNaN64(math.Float64frombits(math.Float64bits(x)^1<<63), x, x) }
+func Neg64(x float64) float64 {
+	return KeepNaN64(math.Float64frombits(math.Float64bits(x)^1<<63), x, x)
+}
 
 // Abs64 is the magnitude; of a NaN, as Neg64.
 func Abs64(x float64) float64 { return KeepNaN64(math.Abs(x), x, x) }

@@ -40,10 +40,7 @@ func TestHalfVectors(t *testing.T) {
 	check := func(name string, in *isa.Inst) {
 		t.Helper()
 		scalar := laneOp(in)
-		vec := halfVec(in, scalar)
-		if vec == nil {
-			vec = ftzVec(in)
-		}
+		vec := vecOp(in, scalar)
 		if vec == nil {
 			t.Fatalf("%s: no vector form", name)
 		}
