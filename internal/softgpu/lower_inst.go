@@ -269,8 +269,8 @@ func (l *lowering) copyPlace(to, from place) {
 	}
 }
 
-func vMov32(d, a, _, _ unsafe.Pointer) { *(*[32]uint32)(d) = *(*[32]uint32)(a) }
-func vMov64(d, a, _, _ unsafe.Pointer) { *(*[32]uint64)(d) = *(*[32]uint64)(a) }
+func vMov32(d, a, _, _ unsafe.Pointer) { lanes.Copy32(d, a) }
+func vMov64(d, a, _, _ unsafe.Pointer) { lanes.Copy64(d, a) }
 
 func (l *lowering) mov(in *isa.Inst) {
 	dst, src := in.Args[0].X, in.Args[1].X

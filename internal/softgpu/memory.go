@@ -93,18 +93,39 @@ func (w *warp) pointer(in *inst, sp memSpace, lane int, addr, n uint64, need uin
 	return nil
 }
 
-// stride looks at the addresses of a full warp: n bytes apart, or all the same.
-func stride[A laneWord](a *[32]A, n A) (row, same bool) {
+// rowOf looks at addresses of either width.
+func rowOf[A laneWord](a *[32]A, n uint64) (row, same bool) {
 	if sizeof[A]() == 8 {
-		return lanes.Row64((*[32]uint64)(unsafe.Pointer(a)), uint64(n))
+		return lanes.Row64((*[32]uint64)(unsafe.Pointer(a)), n)
 	}
 	return lanes.Row32((*[32]uint32)(unsafe.Pointer(a)), uint32(n))
+}
+
+// hasRow reports whether 32 numbers of n bytes at addr are in shared memory, aligned.
+func (b *block) hasRow(addr, n uint64) bool {
+	return addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr
+}
+
+// copyIfRow is lanes.CopyRow with addresses of either width.
+func copyIfRow[A laneWord](d, s unsafe.Pointer, a *[32]A, n uint64) bool {
+	if sizeof[A]() == 8 {
+		return lanes.CopyRow(d, s, (*[32]uint64)(unsafe.Pointer(a)), n)
+	}
+	return lanes.CopyRowNarrow(d, s, (*[32]uint32)(unsafe.Pointer(a)), n)
+}
+
+func copyRow[D laneWord](d, s unsafe.Pointer) {
+	if sizeof[D]() == 8 {
+		lanes.Copy64(d, s)
+	} else {
+		lanes.Copy32(d, s)
+	}
 }
 
 // loadRow fills lanes with elements that lie side by side, storeRow is the way back.
 func loadRow[E element, D laneWord](d *[32]D, p unsafe.Pointer) {
 	if sizeof[E]() == sizeof[D]() {
-		*d = *(*[32]D)(p)
+		copyRow[D](unsafe.Pointer(d), p)
 		return
 	}
 	src := (*[32]E)(p)
@@ -115,7 +136,7 @@ func loadRow[E element, D laneWord](d *[32]D, p unsafe.Pointer) {
 
 func storeRow[E element, D laneWord](p unsafe.Pointer, v *[32]D) {
 	if sizeof[E]() == sizeof[D]() {
-		*(*[32]D)(p) = *v
+		copyRow[D](p, unsafe.Pointer(v))
 		return
 	}
 	dst := (*[32]E)(p)
@@ -124,13 +145,29 @@ func storeRow[E element, D laneWord](p unsafe.Pointer, v *[32]D) {
 	}
 }
 
+// rowBytes gives the memory of the n bytes at addr, aligned to size, if they are in the device window.
+func rowBytes(s *Space, addr, n, size uint64, need uint8) unsafe.Pointer {
+	o := addr - s.lo
+	last := o + n - 1
+	if o < s.size && last < s.size && addr&(size-1) == 0 && s.pages[o>>pageShift]&s.pages[last>>pageShift]&need == need {
+		return unsafe.Add(s.base, o)
+	}
+	return nil
+}
+
 func loadGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	s := w.block.launch.space
 	a := w.r.v64(in.a)
 	d := (*[32]D)(unsafe.Add(w.r.base, in.d))
 	n := sizeof[E]()
+	if mask == fullMask && n == sizeof[D]() {
+		// The common case, as short as it can be.
+		if p := rowBytes(s, a[0]+in.off, 32*n, n, pageReadOnly); p != nil && lanes.CopyRow(unsafe.Pointer(d), p, a, n) {
+			return
+		}
+	}
 	if mask == fullMask {
-		row, same := stride(a, n)
+		row, same := lanes.Row64(a, n)
 		if row {
 			if addr := a[0] + in.off; addr&(n-1) == 0 {
 				if p := s.find(addr, 32*n, pageReadOnly); p != nil {
@@ -168,8 +205,13 @@ func storeGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	a := w.r.v64(in.a)
 	v := (*[32]D)(unsafe.Add(w.r.base, in.b))
 	n := sizeof[E]()
+	if mask == fullMask && n == sizeof[D]() {
+		if p := rowBytes(s, a[0]+in.off, 32*n, n, pageWritable); p != nil && lanes.CopyRow(p, unsafe.Pointer(v), a, n) {
+			return
+		}
+	}
 	if mask == fullMask {
-		if row, _ := stride(a, n); row {
+		if row, _ := lanes.Row64(a, n); row {
 			if addr := a[0] + in.off; addr&(n-1) == 0 {
 				if p := s.find(addr, 32*n, pageWritable); p != nil {
 					storeRow[E](p, v)
@@ -196,10 +238,15 @@ func loadShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	d := (*[32]D)(unsafe.Add(w.r.base, in.d))
 	n := sizeof[E]()
 	off := A(in.off)
+	if mask == fullMask && n == sizeof[D]() {
+		if addr := uint64(a[0] + off); b.hasRow(addr, n) && copyIfRow(unsafe.Pointer(d), unsafe.Add(b.shared, addr), a, n) {
+			return
+		}
+	}
 	if mask == fullMask {
-		row, same := stride(a, A(n))
+		row, same := rowOf(a, n)
 		if row {
-			if addr := uint64(a[0] + off); addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr {
+			if addr := uint64(a[0] + off); b.hasRow(addr, n) {
 				loadRow[E](d, unsafe.Add(b.shared, addr))
 				return
 			}
@@ -228,9 +275,14 @@ func storeShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	v := (*[32]D)(unsafe.Add(w.r.base, in.b))
 	n := sizeof[E]()
 	off := A(in.off)
+	if mask == fullMask && n == sizeof[D]() {
+		if addr := uint64(a[0] + off); b.hasRow(addr, n) && copyIfRow(unsafe.Add(b.shared, addr), unsafe.Pointer(v), a, n) {
+			return
+		}
+	}
 	if mask == fullMask {
-		if row, _ := stride(a, A(n)); row {
-			if addr := uint64(a[0] + off); addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr {
+		if row, _ := rowOf(a, n); row {
+			if addr := uint64(a[0] + off); b.hasRow(addr, n) {
 				storeRow[E](unsafe.Add(b.shared, addr), v)
 				return
 			}
@@ -305,7 +357,7 @@ func (w *warp) row(in *inst, op *memOp, mask uint32) unsafe.Pointer {
 		return nil
 	}
 	a := w.r.v64(in.a)
-	if row, _ := stride(a, op.bytes); !row {
+	if row, _ := lanes.Row64(a, op.bytes); !row {
 		return nil
 	}
 	addr := a[0] + in.off

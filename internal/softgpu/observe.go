@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
 )
 
 // An Access is what a launch did to a byte of global memory.
@@ -401,7 +402,7 @@ func (w *warp) access(in *inst, mask uint32, size uint64, a Access) {
 	if mask == fullMask && !focus && in.wide&wideA != 0 {
 		// A row that is known to be exposed, to which this was done before: who wrote it last does not matter.
 		at := w.r.v64(in.a)
-		if row, _ := stride(at, size); row && c.touched(at[0]+in.off, 32*size, a|Exposed) {
+		if row, _ := lanes.Row64(at, size); row && c.touched(at[0]+in.off, 32*size, a|Exposed) {
 			return
 		}
 	}

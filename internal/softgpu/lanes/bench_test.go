@@ -6,7 +6,7 @@ import "testing"
 func BenchmarkOperation(b *testing.B) {
 	var d, x, y, z register
 	for i := range x {
-		x[i], y[i], z[i] = uint64(i)<<32|1, 0x3f8000003f800000, 0x3c003c003c003c00
+		x[i], y[i], z[i] = 0x3f9000003f900000+uint64(i), 0x3f8000003f800000, 0x3c003c003c003c00
 	}
 	for _, name := range []string{"add.u32", "mul.lo.u32", "add.u64", "xor.b64", "mul.lo.u64", "shl.b32", "add.f32", "fma.f32", "fma.f64"} {
 		for kind, table := range map[string]map[string]Vec{"loop": loops, "vectors": simds} {

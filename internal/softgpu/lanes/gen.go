@@ -225,16 +225,28 @@ func (f form) vectors(b *bytes.Buffer) {
 	g := f.group()
 	params, arrays, casts := f.names(func(t string) string { return fmt.Sprintf("[%d][%d]%s", 32/g, g, lane(t)) })
 	fmt.Fprintf(b, "func simd%s(%s unsafe.Pointer) {\n%s := %s\n%s", f.id, params, arrays, casts, usedConstants(f.simd+f.rare))
+	if f.rare == "" {
+		// Written out: to count to four costs more than the operation.
+		for k := range 32 / g {
+			assign := "="
+			if k == 0 {
+				assign = ":="
+			}
+			for i, t := range f.args {
+				fmt.Fprintf(b, "%c %s archsimd.Load%s(&%c[%d])\n", 'x'+i, assign, vector(t, g), 'A'+i, k)
+			}
+			fmt.Fprintf(b, "%s.Store(&D[%d])\n", f.simd, k)
+		}
+		fmt.Fprint(b, "archsimd.ClearAVXUpperBits()\n}\n\n")
+		return
+	}
 	fmt.Fprint(b, "for i := range D {\n")
 	for i, t := range f.args {
 		fmt.Fprintf(b, "%c := archsimd.Load%s(&%c[i])\n", 'x'+i, vector(t, g), 'A'+i)
 	}
-	if f.rare == "" {
-		fmt.Fprintf(b, "%s.Store(&D[i])\n", f.simd)
-	} else {
-		x := f.qualified(func(i int) string { return load(fmt.Sprintf("%c[i][k]", 'A'+i), f.args[i]) })
-		fmt.Fprintf(b, "r := %s\nif %s.ToBits() != 0 {\narchsimd.ClearAVXUpperBits()\nfor k := range D[i] {\nD[i][k] = %s\n}\ncontinue\n}\nr.Store(&D[i])\n", f.simd, f.rare, store(x, f.d))
-	}
+	x := f.qualified(func(i int) string { return load(fmt.Sprintf("%c[i][k]", 'A'+i), f.args[i]) })
+	fmt.Fprintf(b, "r := %s\nif %s.ToBits() != 0 {\narchsimd.ClearAVXUpperBits()\nfor k := range D[i] {\nD[i][k] = %s\n}\ncontinue\n}\nr.Store(&D[i])\n",
+		f.simd, f.rare, store(x, f.d))
 	fmt.Fprint(b, "}\narchsimd.ClearAVXUpperBits()\n}\n\n")
 }
 
@@ -273,9 +285,16 @@ func compareVectors(b *bytes.Buffer, id, t, expr string) {
 	case t == "u64":
 		fix = ".Xor(sign64).AsInt64x4()"
 	}
-	fmt.Fprintf(b, "func simd%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[%d][%d]%s)(a), (*[%d][%d]%s)(b)\n%svar m uint32\nfor i := range A {\n", id, 32/g, g, lane(t), 32/g, g, lane(t), usedConstants(fix))
-	fmt.Fprintf(b, "x, y := archsimd.Load%s(&A[i])%s, archsimd.Load%s(&B[i])%s\n", vector(t, g), fix, vector(t, g), fix)
-	fmt.Fprintf(b, "m |= uint32(%s.ToBits()) << (%d * i)\n}\narchsimd.ClearAVXUpperBits()\nreturn %sm\n}\n\n", x, g, not)
+	fmt.Fprintf(b, "func simd%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[%d][%d]%s)(a), (*[%d][%d]%s)(b)\n%svar m uint32\n", id, 32/g, g, lane(t), 32/g, g, lane(t), usedConstants(fix))
+	for k := range 32 / g {
+		assign := "="
+		if k == 0 {
+			assign = ":="
+		}
+		fmt.Fprintf(b, "x, y %s archsimd.Load%s(&A[%d])%s, archsimd.Load%s(&B[%d])%s\n", assign, vector(t, g), k, fix, vector(t, g), k, fix)
+		fmt.Fprintf(b, "m |= uint32(%s.ToBits()) << %d\n", x, g*k)
+	}
+	fmt.Fprintf(b, "archsimd.ClearAVXUpperBits()\nreturn %sm\n}\n\n", not)
 }
 
 func write(name string, b *bytes.Buffer) {

@@ -208,6 +208,42 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestCopyRow copies where the addresses are in a row, and nothing elsewhere.
+func TestCopyRow(t *testing.T) {
+	r := rand.New(rand.NewPCG(19, 20))
+	for range 3000 {
+		n := uint64(4) << r.IntN(2)
+		var wide [32]uint64
+		var narrow [32]uint32
+		base, row := random(r), r.IntN(2) == 0
+		for i := range wide {
+			wide[i] = base + uint64(i)*n
+		}
+		if !row {
+			wide[r.IntN(32)] ^= 1 << r.IntN(32)
+		}
+		var from, was register
+		for i := range from {
+			from[i], was[i], narrow[i] = r.Uint64(), r.Uint64(), uint32(wide[i])
+		}
+		want := was
+		if row {
+			copy(unsafe.Slice((*byte)(want.at()), 32*n), unsafe.Slice((*byte)(from.at()), 32*n))
+		}
+		for kind, f := range []func(d, s unsafe.Pointer) bool{
+			func(d, s unsafe.Pointer) bool { return CopyRow(d, s, &wide, n) },
+			func(d, s unsafe.Pointer) bool { return CopyRowNarrow(d, s, &narrow, n) },
+			func(d, s unsafe.Pointer) bool { return loopCopyRow(d, s, &wide, n) },
+			func(d, s unsafe.Pointer) bool { return loopCopyRow(d, s, &narrow, n) },
+		} {
+			got := was
+			if ok := f(got.at(), from.at()); ok != row || got != want {
+				t.Fatalf("form %d, %#x, %d bytes: %v, want %v; right bytes: %v", kind, wide, n, ok, row, got == want)
+			}
+		}
+	}
+}
+
 // TestMasks copies and selects the lanes of masks.
 func TestMasks(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))

@@ -24,6 +24,18 @@ func loopRow[A uint32 | uint64](a *[32]A, n A) (row, same bool) {
 	return x == 0 && step == n, x == 0 && step == 0
 }
 
+func loopCopyRow[A uint32 | uint64](d, s unsafe.Pointer, a *[32]A, n uint64) bool {
+	if row, _ := loopRow(a, A(n)); !row {
+		return false
+	}
+	if n == 8 {
+		*(*[32]uint64)(d) = *(*[32]uint64)(s)
+	} else {
+		*(*[32]uint32)(d) = *(*[32]uint32)(s)
+	}
+	return true
+}
+
 // laneBits has the bits of four 32-bit lanes, two in a word, by a mask of four.
 var laneBits = [16][2]uint64{
 	{0, 0}, {lo32, 0}, {hi32, 0}, {lo32 | hi32, 0},

@@ -37,3 +37,15 @@ func Select32(d, a, b, c unsafe.Pointer) { loopSelect32(d, a, b, c) }
 
 // Select64 is Select32 of 64-bit lanes.
 func Select64(d, a, b, c unsafe.Pointer) { loopSelect64(d, a, b, c) }
+
+// Copy32 copies 32 numbers of 32 bits, which overlap in whole or not at all.
+func Copy32(d, s unsafe.Pointer) { *(*[32]uint32)(d) = *(*[32]uint32)(s) }
+
+// Copy64 copies 32 numbers of 64 bits, likewise.
+func Copy64(d, s unsafe.Pointer) { *(*[32]uint64)(d) = *(*[32]uint64)(s) }
+
+// CopyRow copies 32 numbers of n bytes, 4 or 8, if the addresses in a are n apart, and reports whether they are.
+func CopyRow(d, s unsafe.Pointer, a *[32]uint64, n uint64) bool { return loopCopyRow(d, s, a, n) }
+
+// CopyRowNarrow is CopyRow with 32-bit addresses.
+func CopyRowNarrow(d, s unsafe.Pointer, a *[32]uint32, n uint64) bool { return loopCopyRow(d, s, a, n) }

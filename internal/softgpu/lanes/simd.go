@@ -22,14 +22,20 @@ func vectors() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() }
 func canon(r, nan archsimd.Float32x8) archsimd.Float32x8 { return nan.Merge(r, r.IsNaN()) }
 
 // min32 and max32 are number.Min32 and Max32: of equal numbers, which may be zeros, one has the sign that is wanted.
+// The compiler takes Min and Max as commutative, so what they give for a NaN is not used.
 func min32(x, y, nan archsimd.Float32x8) archsimd.Float32x8 {
 	both := x.AsUint32x8().Or(y.AsUint32x8()).AsFloat32x8()
-	return canon(x.Merge(both.Merge(x.Min(y), x.Equal(y)), y.IsNaN()), nan)
+	return numbers(x, y, both.Merge(x.Min(y), x.Equal(y)), nan)
 }
 
 func max32(x, y, nan archsimd.Float32x8) archsimd.Float32x8 {
 	both := x.AsUint32x8().And(y.AsUint32x8()).AsFloat32x8()
-	return canon(x.Merge(both.Merge(x.Max(y), x.Equal(y)), y.IsNaN()), nan)
+	return numbers(x, y, both.Merge(x.Max(y), x.Equal(y)), nan)
+}
+
+// numbers is r where x and y are numbers, else the one that is.
+func numbers(x, y, r, nan archsimd.Float32x8) archsimd.Float32x8 {
+	return canon(x.Merge(y.Merge(r, x.IsNaN()), y.IsNaN()), nan)
 }
 
 // trunc32 is number.Trunc32: the instruction gives the least number for all that does not fit.
@@ -110,12 +116,21 @@ func Row64(a *[32]uint64, n uint64) (row, same bool) {
 	// n is no more than 2^32: the product is that of the low halves.
 	ramp := archsimd.LoadUint64x4(&ramp64).AsUint32x8().MulEvenWiden(archsimd.BroadcastUint64x4(step).AsUint32x8())
 	want, next := archsimd.BroadcastUint64x4(a[0]).Add(ramp), archsimd.BroadcastUint64x4(4*step)
-	x := want.Xor(want)
 	A := (*[8][4]uint64)(unsafe.Pointer(a))
-	for i := range A {
-		x = x.Or(archsimd.LoadUint64x4(&A[i]).Xor(want))
-		want = want.Add(next)
-	}
+	x := archsimd.LoadUint64x4(&A[0]).Xor(want)
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[1]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[2]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[3]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[4]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[5]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[6]).Xor(want))
+	x = x.Or(archsimd.LoadUint64x4(&A[7]).Xor(want.Add(next)))
 	if !x.IsZero() {
 		archsimd.ClearAVXUpperBits()
 		return false, false
@@ -135,12 +150,13 @@ func Row32(a *[32]uint32, n uint32) (row, same bool) {
 	}
 	ramp := archsimd.LoadUint32x8(&ramp32).Mul(archsimd.BroadcastUint32x8(step))
 	want, next := ramp.Add(archsimd.BroadcastUint32x8(a[0])), archsimd.BroadcastUint32x8(8*step)
-	x := want.Xor(want)
 	A := (*[4][8]uint32)(unsafe.Pointer(a))
-	for i := range A {
-		x = x.Or(archsimd.LoadUint32x8(&A[i]).Xor(want))
-		want = want.Add(next)
-	}
+	x := archsimd.LoadUint32x8(&A[0]).Xor(want)
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[1]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[2]).Xor(want))
+	x = x.Or(archsimd.LoadUint32x8(&A[3]).Xor(want.Add(next)))
 	if !x.IsZero() { // not a value that is used below: the registers would be cleared before it
 		archsimd.ClearAVXUpperBits()
 		return false, false
@@ -291,6 +307,103 @@ func ftzFMA(d, a, b, c *[4][8]float32, scalar number.Func) {
 			continue
 		}
 		canon(ftz(r, exponent, most), nan).Store(&d[i])
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// Copy32 copies 32 numbers of 32 bits, which overlap in whole or not at all.
+func Copy32(d, s unsafe.Pointer) {
+	if !vectors() {
+		*(*[32]uint32)(d) = *(*[32]uint32)(s)
+		return
+	}
+	copyNumbers(d, s, 4)
+}
+
+// Copy64 copies 32 numbers of 64 bits, likewise.
+func Copy64(d, s unsafe.Pointer) {
+	if !vectors() {
+		*(*[32]uint64)(d) = *(*[32]uint64)(s)
+		return
+	}
+	copyNumbers(d, s, 8)
+}
+
+// rowRamps are the addresses of four lanes of 4 and of 8 bytes, and of eight.
+var (
+	rowRamps64 = [2][4]uint64{{0, 4, 8, 12}, {0, 8, 16, 24}}
+	rowRamps32 = [2][8]uint32{{0, 4, 8, 12, 16, 20, 24, 28}, {0, 8, 16, 24, 32, 40, 48, 56}}
+)
+
+// CopyRow copies 32 numbers of n bytes, 4 or 8, if the addresses in a are n apart, and reports whether they are.
+func CopyRow(d, s unsafe.Pointer, a *[32]uint64, n uint64) bool {
+	if !vectors() {
+		return loopCopyRow(d, s, a, n)
+	}
+	if a[1]-a[0] != n {
+		return false
+	}
+	A := (*[8][4]uint64)(unsafe.Pointer(a))
+	want, next := archsimd.BroadcastUint64x4(a[0]).Add(archsimd.LoadUint64x4(&rowRamps64[n>>3&1])), archsimd.BroadcastUint64x4(4*n)
+	x := archsimd.LoadUint64x4(&A[0]).Xor(want)
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[1]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[2]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[3]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[4]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[5]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[6]).Xor(want))
+	x = x.Or(archsimd.LoadUint64x4(&A[7]).Xor(want.Add(next)))
+	if !x.IsZero() {
+		archsimd.ClearAVXUpperBits()
+		return false
+	}
+	copyNumbers(d, s, n)
+	return true
+}
+
+// CopyRowNarrow is CopyRow with 32-bit addresses.
+func CopyRowNarrow(d, s unsafe.Pointer, a *[32]uint32, n uint64) bool {
+	if !vectors() {
+		return loopCopyRow(d, s, a, n)
+	}
+	if a[1]-a[0] != uint32(n) {
+		return false
+	}
+	A := (*[4][8]uint32)(unsafe.Pointer(a))
+	want := archsimd.BroadcastUint32x8(a[0]).Add(archsimd.LoadUint32x8(&rowRamps32[n>>3&1]))
+	next := archsimd.BroadcastUint32x8(8 * uint32(n))
+	x := archsimd.LoadUint32x8(&A[0]).Xor(want)
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[1]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[2]).Xor(want))
+	x = x.Or(archsimd.LoadUint32x8(&A[3]).Xor(want.Add(next)))
+	if !x.IsZero() {
+		archsimd.ClearAVXUpperBits()
+		return false
+	}
+	copyNumbers(d, s, n)
+	return true
+}
+
+// copyNumbers copies 32 numbers of 4 or 8 bytes.
+func copyNumbers(d, s unsafe.Pointer, n uint64) {
+	D, S := (*[8][4]uint64)(d), (*[8][4]uint64)(s)
+	archsimd.LoadUint64x4(&S[0]).Store(&D[0])
+	archsimd.LoadUint64x4(&S[1]).Store(&D[1])
+	archsimd.LoadUint64x4(&S[2]).Store(&D[2])
+	archsimd.LoadUint64x4(&S[3]).Store(&D[3])
+	if n == 8 {
+		archsimd.LoadUint64x4(&S[4]).Store(&D[4])
+		archsimd.LoadUint64x4(&S[5]).Store(&D[5])
+		archsimd.LoadUint64x4(&S[6]).Store(&D[6])
+		archsimd.LoadUint64x4(&S[7]).Store(&D[7])
 	}
 	archsimd.ClearAVXUpperBits()
 }

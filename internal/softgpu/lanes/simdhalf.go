@@ -9,14 +9,25 @@ import (
 	"holdfast/internal/softgpu/number"
 )
 
-// The 16-bit formats with vectors, eight lanes at a time, in single precision. A sum or product of two halves has its
-// second rounding where that is harmless: single precision has at least 2·11+2 bits (Figueroa, "When is double rounding
-// innocuous?", 1995), and what is subnormal in a half is exact in it. A fused sum may come to lie in the middle
-// between two halves: then, and where something is infinite or NaN, the eight lanes go the scalar way.
+// The 16-bit formats with vectors, eight lanes at a time, in single precision. A bf16 is the upper half of such a number;
+// the bits of an f16, moved to their places, are those of the same number 2^-112 times, subnormal ones included, and so
+// computed with and rounded. A sum or product has its second rounding where that is harmless: single precision has at
+// least 2·11+2 bits (Figueroa, "When is double rounding innocuous?", 1995), and sums that are subnormal are exact. A
+// fused sum may come to lie in the middle between two halves, and it and a product may be subnormal and rounded: then,
+// and where an f16 is infinite or NaN, the eight lanes go the scalar way.
 
 type (
 	words  = archsimd.Uint32x8
 	floats = archsimd.Float32x8
+)
+
+// The constants of f16.
+const (
+	f16Mask     = 0x8fffe000 // sign, exponent and fraction, where single precision has them
+	f16Scale    = 0x77800000 // 2^112
+	f16Infinity = 0x7c00
+	f16Below    = 0x1fff // the bits that rounding takes away
+	f16Middle   = 0x1000
 )
 
 // simdHalf is loopHalf.
@@ -24,76 +35,139 @@ func simdHalf(f *halfFormat, op HalfOp, pair bool, scalar number.Func) Vec {
 	bf16 := f == &formatBF16
 	return func(d, a, b, c unsafe.Pointer) {
 		D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
-		if bf16 {
-			halfBF16(D, A, B, C, op, pair, scalar)
-		} else {
-			halfF16(D, A, B, C, op, pair, scalar)
+		switch {
+		case bf16 && op == HalfFMA:
+			fmaBF16(D, A, B, C, pair, scalar)
+		case bf16:
+			twoBF16(D, A, B, op, pair, scalar)
+		case op == HalfFMA:
+			fmaF16(D, A, B, C, pair, scalar)
+		default:
+			twoF16(D, A, B, op, pair, scalar)
 		}
 	}
 }
 
-// calculate is the operation in single precision.
-func calculate(op HalfOp, x, y, z floats) floats {
+// calculate is an operation of two operands in single precision.
+func calculate(op HalfOp, x, y floats) floats {
 	switch op {
 	case HalfAdd:
 		return x.Add(y)
 	case HalfSub:
 		return x.Sub(y)
-	case HalfMul:
-		return x.Mul(y)
 	}
-	return x.MulAdd(y, z)
-}
-
-// widenF16 is the number whose bits are the upper halves of the lanes, 2^112 times too small, if it is finite.
-func widenF16(h, mask words) floats {
-	return down(h, 3).And(mask).AsFloat32x8()
+	return x.Mul(y)
 }
 
 // down shifts ones in where the highest bit is set. (Shifts of zeros by a constant are compiled to an instruction that
 // does not go well with vectors of 256 bits: these are not.)
 func down(x words, n uint64) words { return x.AsInt32x8().ShiftAllRight(n).AsUint32x8() }
 
-// narrowF16 rounds finite numbers; the results are in the low halves. Those that are subnormal as halves are made by
-// an addition, after which the last bit is worth as much as theirs.
-func narrowF16(r floats, most, odd, round, bias, infinity, least, sign words, magic floats) words {
+// lowF16 and highF16 are the numbers in the halves of the lanes, 2^-112 times, if they are finite.
+func lowF16(h, mask words) floats  { return down(h.ShiftAllLeft(16), 3).And(mask).AsFloat32x8() }
+func highF16(h, mask words) floats { return down(h, 3).And(mask).AsFloat32x8() }
+
+// narrowF16 rounds such numbers; the results are in the low halves.
+func narrowF16(r floats, most, odd, round, infinity, sign words) words {
 	u := r.AsUint32x8()
 	m := u.And(most)
-	normal := down(m.Add(round).Add(down(m, 13).And(odd)), 13).Sub(bias).Min(infinity)
-	small := m.AsFloat32x8().Add(magic).AsUint32x8().Sub(magic.AsUint32x8())
-	h := small.Merge(normal, least.AsInt32x8().Greater(m.AsInt32x8()))
-	return h.Or(down(u, 16).And(sign))
+	return down(m.Add(round).Add(down(m, 13).And(odd)), 13).Min(infinity).Or(down(u, 16).And(sign))
 }
 
-func halfF16(d, a, b, c *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
-	special := archsimd.BroadcastUint32x8(0x7c00)
-	if pair {
-		special = archsimd.BroadcastUint32x8(0x7c007c00)
+// narrowBF16 rounds; the results are in the upper halves, with rubbish below.
+func narrowBF16(r floats, odd, round, nan words) words {
+	u := r.AsUint32x8()
+	return nan.Merge(u.Add(round).Add(down(u, 16).And(odd)), r.IsNaN())
+}
+
+// infinite16 is not zero in half-words whose exponent is all ones.
+func infinite16(x, special words) words {
+	s := special.AsInt16x16()
+	return x.AsInt16x16().And(s).Equal(s).ToInt16x16().AsUint32x8().And(special)
+}
+
+// subnormals is not zero in lanes whose magnitude m is below least and not zero.
+func subnormals(m, least words) words {
+	small := least.AsInt32x8().Greater(m.AsInt32x8()).ToInt32x8().AsUint32x8()
+	return small.AndNot(m.Equal(m.Xor(m)).ToInt32x8().AsUint32x8())
+}
+
+// tied is not zero in lanes in the middle between two halves, too.
+func tied(r floats, most, below, middle, least words) words {
+	m := r.AsUint32x8().And(most)
+	return m.And(below).Equal(middle).ToInt32x8().AsUint32x8().Or(subnormals(m, least))
+}
+
+func scalarGroup(d, a, b, c *[8]uint32, scalar number.Func) {
+	for k := range d {
+		d[k] = uint32(scalar(uint64(a[k]), uint64(b[k]), uint64(c[k])))
 	}
-	mask, scale := archsimd.BroadcastUint32x8(0x8fffe000), archsimd.BroadcastUint32x8(0x77800000).AsFloat32x8()
-	most, odd := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1)
-	round, bias := archsimd.BroadcastUint32x8(0xfff), archsimd.BroadcastUint32x8(112<<10)
-	infinity, least := archsimd.BroadcastUint32x8(0x7c00), archsimd.BroadcastUint32x8(0x38800000)
-	magic, sign := archsimd.BroadcastUint32x8(0x3f000000).AsFloat32x8(), archsimd.BroadcastUint32x8(0x8000)
-	fraction, middle := archsimd.BroadcastUint32x8(0x1fff), archsimd.BroadcastUint32x8(0x1000)
+}
+
+// specialF16 has the exponents of the halves that count.
+func specialF16(pair bool) words {
+	if pair {
+		return archsimd.BroadcastUint32x8(f16Infinity<<16 | f16Infinity)
+	}
+	return archsimd.BroadcastUint32x8(f16Infinity)
+}
+
+func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
+	special, mask := specialF16(pair), archsimd.BroadcastUint32x8(f16Mask)
+	scale := archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
+	most, odd, round := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(f16Below>>1)
+	infinity, sign := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x8000)
+	least := archsimd.BroadcastUint32x8(normal32)
+	for i := range d {
+		x, y := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i])
+		rare := infinite16(x, special).Or(infinite16(y, special))
+		p, q := lowF16(x, mask), lowF16(y, mask)
+		if op == HalfMul {
+			q = q.Mul(scale)
+		}
+		lo := calculate(op, p, q)
+		if op == HalfMul {
+			rare = rare.Or(subnormals(lo.AsUint32x8().And(most), least))
+		}
+		r := narrowF16(lo, most, odd, round, infinity, sign)
+		if pair {
+			p, q = highF16(x, mask), highF16(y, mask)
+			if op == HalfMul {
+				q = q.Mul(scale)
+			}
+			hi := calculate(op, p, q)
+			if op == HalfMul {
+				rare = rare.Or(subnormals(hi.AsUint32x8().And(most), least))
+			}
+			r = r.Or(narrowF16(hi, most, odd, round, infinity, sign).ShiftAllLeft(16))
+		}
+		if !rare.IsZero() {
+			archsimd.ClearAVXUpperBits()
+			scalarGroup(&d[i], &a[i], &b[i], &b[i], scalar)
+			continue
+		}
+		r.Store(&d[i])
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func fmaF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
+	special, mask := specialF16(pair), archsimd.BroadcastUint32x8(f16Mask)
+	scale := archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
+	most, odd, round := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(f16Below>>1)
+	infinity, sign := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x8000)
+	below, middle := archsimd.BroadcastUint32x8(f16Below), archsimd.BroadcastUint32x8(f16Middle)
+	least := archsimd.BroadcastUint32x8(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
-		rare := infinite16(x, special).Or(infinite16(y, special))
-		if op == HalfFMA {
-			rare = rare.Or(infinite16(z, special))
-		}
-		lo := calculate(op, widenF16(x.ShiftAllLeft(16), mask).Mul(scale), widenF16(y.ShiftAllLeft(16), mask).Mul(scale),
-			widenF16(z.ShiftAllLeft(16), mask).Mul(scale))
-		if op == HalfFMA {
-			rare = rare.Or(tied(lo, most, fraction, middle, least))
-		}
-		r := narrowF16(lo, most, odd, round, bias, infinity, least, sign, magic)
+		rare := infinite16(x, special).Or(infinite16(y, special)).Or(infinite16(z, special))
+		lo := lowF16(x, mask).MulAdd(lowF16(y, mask).Mul(scale), lowF16(z, mask))
+		rare = rare.Or(tied(lo, most, below, middle, least))
+		r := narrowF16(lo, most, odd, round, infinity, sign)
 		if pair {
-			hi := calculate(op, widenF16(x, mask).Mul(scale), widenF16(y, mask).Mul(scale), widenF16(z, mask).Mul(scale))
-			if op == HalfFMA {
-				rare = rare.Or(tied(hi, most, fraction, middle, least))
-			}
-			r = r.Or(narrowF16(hi, most, odd, round, bias, infinity, least, sign, magic).ShiftAllLeft(16))
+			hi := highF16(x, mask).MulAdd(highF16(y, mask).Mul(scale), highF16(z, mask))
+			rare = rare.Or(tied(hi, most, below, middle, least))
+			r = r.Or(narrowF16(hi, most, odd, round, infinity, sign).ShiftAllLeft(16))
 		}
 		if !rare.IsZero() {
 			archsimd.ClearAVXUpperBits()
@@ -105,54 +179,47 @@ func halfF16(d, a, b, c *[4][8]uint32, op HalfOp, pair bool, scalar number.Func)
 	archsimd.ClearAVXUpperBits()
 }
 
-// infinite16 is not zero in half-words whose exponent is all ones.
-func infinite16(x, special words) words {
-	s := special.AsInt16x16()
-	return x.AsInt16x16().And(s).Equal(s).ToInt16x16().AsUint32x8().And(special)
-}
-
-// tied is not zero in lanes that lie in the middle between two halves, or below the least normal one and not at zero.
-func tied(r floats, most, fraction, middle, least words) words {
-	m := r.AsUint32x8().And(most)
-	zero := m.Xor(m)
-	small := least.AsInt32x8().Greater(m.AsInt32x8()).ToInt32x8().AsUint32x8()
-	return m.And(fraction).Equal(middle).ToInt32x8().AsUint32x8().Or(small.AndNot(m.Equal(zero).ToInt32x8().AsUint32x8()))
-}
-
-func scalarGroup(d, a, b, c *[8]uint32, scalar number.Func) {
-	for k := range d {
-		d[k] = uint32(scalar(uint64(a[k]), uint64(b[k]), uint64(c[k])))
+func twoBF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
+	high, low := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(0xffff)
+	odd, round, nan := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(number.NaN16<<16)
+	most, least := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(normal32)
+	for i := range d {
+		x, y := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i])
+		rare := x.Xor(x)
+		lo := calculate(op, x.ShiftAllLeft(16).AsFloat32x8(), y.ShiftAllLeft(16).AsFloat32x8())
+		if op == HalfMul {
+			rare = subnormals(lo.AsUint32x8().And(most), least)
+		}
+		r := down(narrowBF16(lo, odd, round, nan), 16).And(low)
+		if pair {
+			hi := calculate(op, x.And(high).AsFloat32x8(), y.And(high).AsFloat32x8())
+			if op == HalfMul {
+				rare = rare.Or(subnormals(hi.AsUint32x8().And(most), least))
+			}
+			r = r.Or(narrowBF16(hi, odd, round, nan).And(high))
+		}
+		if !rare.IsZero() {
+			archsimd.ClearAVXUpperBits()
+			scalarGroup(&d[i], &a[i], &b[i], &b[i], scalar)
+			continue
+		}
+		r.Store(&d[i])
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
-// narrowBF16 rounds; the results are in the upper halves, with rubbish below.
-func narrowBF16(r floats, odd, round, nan words) words {
-	u := r.AsUint32x8()
-	return nan.Merge(u.Add(round).Add(down(u, 16).And(odd)), r.IsNaN())
-}
-
-func halfBF16(d, a, b, c *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
-	high, most := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(most32)
-	odd, round := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff)
-	nan := archsimd.BroadcastUint32x8(0x7fff0000)
-	fraction, middle := archsimd.BroadcastUint32x8(0xffff), archsimd.BroadcastUint32x8(0x8000)
-	least := archsimd.BroadcastUint32x8(normal32)
-	if op == HalfMul { // products are exact but for those that are subnormal
-		middle = archsimd.BroadcastUint32x8(1 << 31)
-	}
+func fmaBF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
+	high, low, middle := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(0xffff), archsimd.BroadcastUint32x8(0x8000)
+	odd, round, nan := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(number.NaN16<<16)
+	most, least := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
-		lo := calculate(op, x.ShiftAllLeft(16).AsFloat32x8(), y.ShiftAllLeft(16).AsFloat32x8(), z.ShiftAllLeft(16).AsFloat32x8())
-		rare := x.Xor(x)
-		if op >= HalfMul {
-			rare = tied(lo, most, fraction, middle, least)
-		}
-		r := down(narrowBF16(lo, odd, round, nan), 16).And(fraction)
+		lo := x.ShiftAllLeft(16).AsFloat32x8().MulAdd(y.ShiftAllLeft(16).AsFloat32x8(), z.ShiftAllLeft(16).AsFloat32x8())
+		rare := tied(lo, most, low, middle, least)
+		r := down(narrowBF16(lo, odd, round, nan), 16).And(low)
 		if pair {
-			hi := calculate(op, x.And(high).AsFloat32x8(), y.And(high).AsFloat32x8(), z.And(high).AsFloat32x8())
-			if op >= HalfMul {
-				rare = rare.Or(tied(hi, most, fraction, middle, least))
-			}
+			hi := x.And(high).AsFloat32x8().MulAdd(y.And(high).AsFloat32x8(), z.And(high).AsFloat32x8())
+			rare = rare.Or(tied(hi, most, low, middle, least))
 			r = r.Or(narrowBF16(hi, odd, round, nan).And(high))
 		}
 		if !rare.IsZero() {
@@ -170,17 +237,19 @@ func simdWiden(f *halfFormat, scalar number.Func) Vec {
 	if f == &formatBF16 {
 		return func(d, a, _, _ unsafe.Pointer) { widenLanes((*[4][8]uint32)(d), (*[4][8]uint32)(a), 0x7f80, scalar) }
 	}
-	return func(d, a, _, _ unsafe.Pointer) { widenLanes((*[4][8]uint32)(d), (*[4][8]uint32)(a), 0x7c00, scalar) }
+	return func(d, a, _, _ unsafe.Pointer) {
+		widenLanes((*[4][8]uint32)(d), (*[4][8]uint32)(a), f16Infinity, scalar)
+	}
 }
 
 func widenLanes(d, a *[4][8]uint32, infinity uint32, scalar number.Func) {
 	special := archsimd.BroadcastUint32x8(infinity)
-	mask, scale := archsimd.BroadcastUint32x8(0x8fffe000), archsimd.BroadcastUint32x8(0x77800000).AsFloat32x8()
+	mask, scale := archsimd.BroadcastUint32x8(f16Mask), archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
 	for i := range d {
 		x := archsimd.LoadUint32x8(&a[i])
 		r := x.ShiftAllLeft(16)
-		if infinity == 0x7c00 {
-			r = widenF16(r, mask).Mul(scale).AsUint32x8()
+		if infinity == f16Infinity {
+			r = lowF16(x, mask).Mul(scale).AsUint32x8()
 		}
 		if !infinite16(x, special).IsZero() {
 			archsimd.ClearAVXUpperBits()
@@ -208,8 +277,8 @@ func simdNarrow(f *halfFormat, pair bool, scalar number.Func) Vec {
 
 func narrowToF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {
 	most, odd := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1)
-	round, bias := archsimd.BroadcastUint32x8(0xfff), archsimd.BroadcastUint32x8(112<<10)
-	infinity, least := archsimd.BroadcastUint32x8(0x7c00), archsimd.BroadcastUint32x8(0x38800000)
+	round, bias := archsimd.BroadcastUint32x8(f16Below>>1), archsimd.BroadcastUint32x8(112<<10)
+	infinity, least := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x38800000)
 	magic, sign := archsimd.BroadcastUint32x8(0x3f000000).AsFloat32x8(), archsimd.BroadcastUint32x8(0x8000)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]).AsFloat32x8(), archsimd.LoadUint32x8(&b[i]).AsFloat32x8()
@@ -218,13 +287,23 @@ func narrowToF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {
 			scalarGroup(&d[i], &a[i], &b[i], &b[i], scalar)
 			continue
 		}
-		r := narrowF16(x, most, odd, round, bias, infinity, least, sign, magic)
+		r := nearestF16(x, most, odd, round, bias, infinity, least, sign, magic)
 		if pair {
-			r = r.ShiftAllLeft(16).Or(narrowF16(y, most, odd, round, bias, infinity, least, sign, magic))
+			r = r.ShiftAllLeft(16).Or(nearestF16(y, most, odd, round, bias, infinity, least, sign, magic))
 		}
 		r.Store(&d[i])
 	}
 	archsimd.ClearAVXUpperBits()
+}
+
+// nearestF16 rounds numbers of single precision. Those that are subnormal as halves are made by an addition, after which
+// the last bit is worth as much as theirs.
+func nearestF16(r floats, most, odd, round, bias, infinity, least, sign words, magic floats) words {
+	u := r.AsUint32x8()
+	m := u.And(most)
+	normal := down(m.Add(round).Add(down(m, 13).And(odd)), 13).Sub(bias).Min(infinity)
+	small := m.AsFloat32x8().Add(magic).AsUint32x8().Sub(magic.AsUint32x8())
+	return small.Merge(normal, least.AsInt32x8().Greater(m.AsInt32x8())).Or(down(u, 16).And(sign))
 }
 
 func narrowToBF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {

@@ -15,712 +15,1508 @@ import (
 func simdAddU16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Add(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Add(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Add(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Add(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Add(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddS16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Add(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Add(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Add(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Add(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Add(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Add(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Add(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Add(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Add(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Add(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		x.Add(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	x.Add(y).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	x.Add(y).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	x.Add(y).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	x.Add(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.Add(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.Add(y).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.Add(y).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.Add(y).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.Add(y).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.Add(y).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.Add(y).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.Add(y).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.Add(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		x.Add(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	x.Add(y).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	x.Add(y).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	x.Add(y).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	x.Add(y).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	x.Add(y).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	x.Add(y).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	x.Add(y).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	x.Add(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubU16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Sub(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Sub(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Sub(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Sub(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Sub(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubS16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Sub(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Sub(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Sub(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Sub(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Sub(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Sub(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Sub(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Sub(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Sub(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Sub(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		x.Sub(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	x.Sub(y).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	x.Sub(y).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	x.Sub(y).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	x.Sub(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.Sub(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.Sub(y).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.Sub(y).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.Sub(y).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.Sub(y).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.Sub(y).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.Sub(y).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.Sub(y).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.Sub(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		x.Sub(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	x.Sub(y).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	x.Sub(y).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	x.Sub(y).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	x.Sub(y).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	x.Sub(y).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	x.Sub(y).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	x.Sub(y).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	x.Sub(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoU16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Mul(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Mul(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Mul(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Mul(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Mul(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoS16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Mul(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Mul(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Mul(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Mul(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Mul(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Mul(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Mul(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Mul(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Mul(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Mul(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		x.Mul(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	x.Mul(y).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	x.Mul(y).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	x.Mul(y).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	x.Mul(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		mulU64(x, y, high64).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	mulU64(x, y, high64).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	mulU64(x, y, high64).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	mulU64(x, y, high64).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	mulU64(x, y, high64).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	mulU64(x, y, high64).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	mulU64(x, y, high64).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	mulU64(x, y, high64).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	mulU64(x, y, high64).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulLoS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		mulS64(x, y, high64).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	mulS64(x, y, high64).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	mulS64(x, y, high64).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	mulS64(x, y, high64).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	mulS64(x, y, high64).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	mulS64(x, y, high64).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	mulS64(x, y, high64).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	mulS64(x, y, high64).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	mulS64(x, y, high64).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoU16(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		x.Mul(y).Add(z).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	x.Mul(y).Add(z).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	x.Mul(y).Add(z).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	x.Mul(y).Add(z).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	x.Mul(y).Add(z).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoS16(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		x.Mul(y).Add(z).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	x.Mul(y).Add(z).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	x.Mul(y).Add(z).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	x.Mul(y).Add(z).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	x.Mul(y).Add(z).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoU32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		x.Mul(y).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	x.Mul(y).Add(z).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	x.Mul(y).Add(z).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	x.Mul(y).Add(z).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	x.Mul(y).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoS32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b), (*[4][8]int32)(c)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		z := archsimd.LoadInt32x8(&C[i])
-		x.Mul(y).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	z := archsimd.LoadInt32x8(&C[0])
+	x.Mul(y).Add(z).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	z = archsimd.LoadInt32x8(&C[1])
+	x.Mul(y).Add(z).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	z = archsimd.LoadInt32x8(&C[2])
+	x.Mul(y).Add(z).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	z = archsimd.LoadInt32x8(&C[3])
+	x.Mul(y).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoU64(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b), (*[8][4]uint64)(c)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		z := archsimd.LoadUint64x4(&C[i])
-		mulU64(x, y, high64).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	z := archsimd.LoadUint64x4(&C[0])
+	mulU64(x, y, high64).Add(z).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	z = archsimd.LoadUint64x4(&C[1])
+	mulU64(x, y, high64).Add(z).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	z = archsimd.LoadUint64x4(&C[2])
+	mulU64(x, y, high64).Add(z).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	z = archsimd.LoadUint64x4(&C[3])
+	mulU64(x, y, high64).Add(z).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	z = archsimd.LoadUint64x4(&C[4])
+	mulU64(x, y, high64).Add(z).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	z = archsimd.LoadUint64x4(&C[5])
+	mulU64(x, y, high64).Add(z).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	z = archsimd.LoadUint64x4(&C[6])
+	mulU64(x, y, high64).Add(z).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	z = archsimd.LoadUint64x4(&C[7])
+	mulU64(x, y, high64).Add(z).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadLoS64(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b), (*[8][4]int64)(c)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		z := archsimd.LoadInt64x4(&C[i])
-		mulS64(x, y, high64).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	z := archsimd.LoadInt64x4(&C[0])
+	mulS64(x, y, high64).Add(z).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	z = archsimd.LoadInt64x4(&C[1])
+	mulS64(x, y, high64).Add(z).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	z = archsimd.LoadInt64x4(&C[2])
+	mulS64(x, y, high64).Add(z).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	z = archsimd.LoadInt64x4(&C[3])
+	mulS64(x, y, high64).Add(z).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	z = archsimd.LoadInt64x4(&C[4])
+	mulS64(x, y, high64).Add(z).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	z = archsimd.LoadInt64x4(&C[5])
+	mulS64(x, y, high64).Add(z).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	z = archsimd.LoadInt64x4(&C[6])
+	mulS64(x, y, high64).Add(z).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	z = archsimd.LoadInt64x4(&C[7])
+	mulS64(x, y, high64).Add(z).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulWideU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint32)(a), (*[8][4]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		wideU32(x, y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	wideU32(x, y).Store(&D[0])
+	x = archsimd.LoadUint32x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	wideU32(x, y).Store(&D[1])
+	x = archsimd.LoadUint32x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	wideU32(x, y).Store(&D[2])
+	x = archsimd.LoadUint32x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	wideU32(x, y).Store(&D[3])
+	x = archsimd.LoadUint32x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	wideU32(x, y).Store(&D[4])
+	x = archsimd.LoadUint32x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	wideU32(x, y).Store(&D[5])
+	x = archsimd.LoadUint32x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	wideU32(x, y).Store(&D[6])
+	x = archsimd.LoadUint32x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	wideU32(x, y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulWideS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int32)(a), (*[8][4]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x4(&A[i])
-		y := archsimd.LoadInt32x4(&B[i])
-		wideS32(x, y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x4(&A[0])
+	y := archsimd.LoadInt32x4(&B[0])
+	wideS32(x, y).Store(&D[0])
+	x = archsimd.LoadInt32x4(&A[1])
+	y = archsimd.LoadInt32x4(&B[1])
+	wideS32(x, y).Store(&D[1])
+	x = archsimd.LoadInt32x4(&A[2])
+	y = archsimd.LoadInt32x4(&B[2])
+	wideS32(x, y).Store(&D[2])
+	x = archsimd.LoadInt32x4(&A[3])
+	y = archsimd.LoadInt32x4(&B[3])
+	wideS32(x, y).Store(&D[3])
+	x = archsimd.LoadInt32x4(&A[4])
+	y = archsimd.LoadInt32x4(&B[4])
+	wideS32(x, y).Store(&D[4])
+	x = archsimd.LoadInt32x4(&A[5])
+	y = archsimd.LoadInt32x4(&B[5])
+	wideS32(x, y).Store(&D[5])
+	x = archsimd.LoadInt32x4(&A[6])
+	y = archsimd.LoadInt32x4(&B[6])
+	wideS32(x, y).Store(&D[6])
+	x = archsimd.LoadInt32x4(&A[7])
+	y = archsimd.LoadInt32x4(&B[7])
+	wideS32(x, y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulWideU16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.And(low16).Mul(y.And(low16)).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.And(low16).Mul(y.And(low16)).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.And(low16).Mul(y.And(low16)).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.And(low16).Mul(y.And(low16)).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.And(low16).Mul(y.And(low16)).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulWideS16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		signed16(x).Mul(signed16(y)).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	signed16(x).Mul(signed16(y)).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	signed16(x).Mul(signed16(y)).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	signed16(x).Mul(signed16(y)).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	signed16(x).Mul(signed16(y)).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadWideU32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]uint64)(d), (*[8][4]uint32)(a), (*[8][4]uint32)(b), (*[8][4]uint64)(c)
-	for i := range D {
-		x := archsimd.LoadUint32x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		z := archsimd.LoadUint64x4(&C[i])
-		wideU32(x, y).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	z := archsimd.LoadUint64x4(&C[0])
+	wideU32(x, y).Add(z).Store(&D[0])
+	x = archsimd.LoadUint32x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	z = archsimd.LoadUint64x4(&C[1])
+	wideU32(x, y).Add(z).Store(&D[1])
+	x = archsimd.LoadUint32x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	z = archsimd.LoadUint64x4(&C[2])
+	wideU32(x, y).Add(z).Store(&D[2])
+	x = archsimd.LoadUint32x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	z = archsimd.LoadUint64x4(&C[3])
+	wideU32(x, y).Add(z).Store(&D[3])
+	x = archsimd.LoadUint32x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	z = archsimd.LoadUint64x4(&C[4])
+	wideU32(x, y).Add(z).Store(&D[4])
+	x = archsimd.LoadUint32x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	z = archsimd.LoadUint64x4(&C[5])
+	wideU32(x, y).Add(z).Store(&D[5])
+	x = archsimd.LoadUint32x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	z = archsimd.LoadUint64x4(&C[6])
+	wideU32(x, y).Add(z).Store(&D[6])
+	x = archsimd.LoadUint32x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	z = archsimd.LoadUint64x4(&C[7])
+	wideU32(x, y).Add(z).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadWideS32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[8][4]int64)(d), (*[8][4]int32)(a), (*[8][4]int32)(b), (*[8][4]int64)(c)
-	for i := range D {
-		x := archsimd.LoadInt32x4(&A[i])
-		y := archsimd.LoadInt32x4(&B[i])
-		z := archsimd.LoadInt64x4(&C[i])
-		wideS32(x, y).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x4(&A[0])
+	y := archsimd.LoadInt32x4(&B[0])
+	z := archsimd.LoadInt64x4(&C[0])
+	wideS32(x, y).Add(z).Store(&D[0])
+	x = archsimd.LoadInt32x4(&A[1])
+	y = archsimd.LoadInt32x4(&B[1])
+	z = archsimd.LoadInt64x4(&C[1])
+	wideS32(x, y).Add(z).Store(&D[1])
+	x = archsimd.LoadInt32x4(&A[2])
+	y = archsimd.LoadInt32x4(&B[2])
+	z = archsimd.LoadInt64x4(&C[2])
+	wideS32(x, y).Add(z).Store(&D[2])
+	x = archsimd.LoadInt32x4(&A[3])
+	y = archsimd.LoadInt32x4(&B[3])
+	z = archsimd.LoadInt64x4(&C[3])
+	wideS32(x, y).Add(z).Store(&D[3])
+	x = archsimd.LoadInt32x4(&A[4])
+	y = archsimd.LoadInt32x4(&B[4])
+	z = archsimd.LoadInt64x4(&C[4])
+	wideS32(x, y).Add(z).Store(&D[4])
+	x = archsimd.LoadInt32x4(&A[5])
+	y = archsimd.LoadInt32x4(&B[5])
+	z = archsimd.LoadInt64x4(&C[5])
+	wideS32(x, y).Add(z).Store(&D[5])
+	x = archsimd.LoadInt32x4(&A[6])
+	y = archsimd.LoadInt32x4(&B[6])
+	z = archsimd.LoadInt64x4(&C[6])
+	wideS32(x, y).Add(z).Store(&D[6])
+	x = archsimd.LoadInt32x4(&A[7])
+	y = archsimd.LoadInt32x4(&B[7])
+	z = archsimd.LoadInt64x4(&C[7])
+	wideS32(x, y).Add(z).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadWideU16(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		x.And(low16).Mul(y.And(low16)).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	x.And(low16).Mul(y.And(low16)).Add(z).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	x.And(low16).Mul(y.And(low16)).Add(z).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	x.And(low16).Mul(y.And(low16)).Add(z).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	x.And(low16).Mul(y.And(low16)).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadWideS16(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]int32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]int32)(c)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadInt32x8(&C[i])
-		signed16(x).Mul(signed16(y)).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadInt32x8(&C[0])
+	signed16(x).Mul(signed16(y)).Add(z).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadInt32x8(&C[1])
+	signed16(x).Mul(signed16(y)).Add(z).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadInt32x8(&C[2])
+	signed16(x).Mul(signed16(y)).Add(z).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadInt32x8(&C[3])
+	signed16(x).Mul(signed16(y)).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulHiU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		highU32(x, y, high64).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	highU32(x, y, high64).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	highU32(x, y, high64).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	highU32(x, y, high64).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	highU32(x, y, high64).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulHiS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		highS32(x, y, high64).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	highS32(x, y, high64).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	highS32(x, y, high64).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	highS32(x, y, high64).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	highS32(x, y, high64).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadHiU32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		highU32(x, y, high64).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	highU32(x, y, high64).Add(z).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	highU32(x, y, high64).Add(z).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	highU32(x, y, high64).Add(z).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	highU32(x, y, high64).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMadHiS32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b), (*[4][8]int32)(c)
 	high64 := archsimd.BroadcastUint64x4(0xffffffff << 32)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		z := archsimd.LoadInt32x8(&C[i])
-		highS32(x, y, high64).Add(z).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	z := archsimd.LoadInt32x8(&C[0])
+	highS32(x, y, high64).Add(z).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	z = archsimd.LoadInt32x8(&C[1])
+	highS32(x, y, high64).Add(z).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	z = archsimd.LoadInt32x8(&C[2])
+	highS32(x, y, high64).Add(z).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	z = archsimd.LoadInt32x8(&C[3])
+	highS32(x, y, high64).Add(z).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSadU32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b), (*[4][8]uint32)(c)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		z := archsimd.LoadUint32x8(&C[i])
-		z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	z := archsimd.LoadUint32x8(&C[0])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	z = archsimd.LoadUint32x8(&C[1])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	z = archsimd.LoadUint32x8(&C[2])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	z = archsimd.LoadUint32x8(&C[3])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSadS32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b), (*[4][8]int32)(c)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		z := archsimd.LoadInt32x8(&C[i])
-		z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	z := archsimd.LoadInt32x8(&C[0])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	z = archsimd.LoadInt32x8(&C[1])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	z = archsimd.LoadInt32x8(&C[2])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	z = archsimd.LoadInt32x8(&C[3])
+	z.Add(x.Max(y)).Sub(x.Min(y)).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdNegS32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]int32)(d), (*[4][8]int32)(a)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		x.Xor(x).Sub(x).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	x.Xor(x).Sub(x).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	x.Xor(x).Sub(x).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	x.Xor(x).Sub(x).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	x.Xor(x).Sub(x).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdNegS64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]int64)(d), (*[8][4]int64)(a)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		x.Xor(x).Sub(x).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	x.Xor(x).Sub(x).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	x.Xor(x).Sub(x).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	x.Xor(x).Sub(x).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	x.Xor(x).Sub(x).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	x.Xor(x).Sub(x).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	x.Xor(x).Sub(x).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	x.Xor(x).Sub(x).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	x.Xor(x).Sub(x).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAbsS32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]int32)(d), (*[4][8]int32)(a)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		x.Abs().Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	x.Abs().Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	x.Abs().Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	x.Abs().Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	x.Abs().Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMinU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Min(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Min(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Min(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Min(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Min(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMinS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		x.Min(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	x.Min(y).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	x.Min(y).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	x.Min(y).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	x.Min(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMinU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		y.Merge(x, above64(x, y, sign64)).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	y.Merge(x, above64(x, y, sign64)).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMinS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		y.Merge(x, x.Greater(y)).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	y.Merge(x, x.Greater(y)).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	y.Merge(x, x.Greater(y)).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	y.Merge(x, x.Greater(y)).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	y.Merge(x, x.Greater(y)).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	y.Merge(x, x.Greater(y)).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	y.Merge(x, x.Greater(y)).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	y.Merge(x, x.Greater(y)).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	y.Merge(x, x.Greater(y)).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMaxU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Max(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Max(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Max(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Max(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Max(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMaxS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]int32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadInt32x8(&B[i])
-		x.Max(y).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadInt32x8(&B[0])
+	x.Max(y).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadInt32x8(&B[1])
+	x.Max(y).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadInt32x8(&B[2])
+	x.Max(y).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadInt32x8(&B[3])
+	x.Max(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMaxU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.Merge(y, above64(x, y, sign64)).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.Merge(y, above64(x, y, sign64)).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMaxS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]int64)(b)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadInt64x4(&B[i])
-		x.Merge(y, x.Greater(y)).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadInt64x4(&B[0])
+	x.Merge(y, x.Greater(y)).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadInt64x4(&B[1])
+	x.Merge(y, x.Greater(y)).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadInt64x4(&B[2])
+	x.Merge(y, x.Greater(y)).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadInt64x4(&B[3])
+	x.Merge(y, x.Greater(y)).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadInt64x4(&B[4])
+	x.Merge(y, x.Greater(y)).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadInt64x4(&B[5])
+	x.Merge(y, x.Greater(y)).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadInt64x4(&B[6])
+	x.Merge(y, x.Greater(y)).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadInt64x4(&B[7])
+	x.Merge(y, x.Greater(y)).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAndB16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.And(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.And(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.And(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.And(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.And(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAndB32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.And(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.And(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.And(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.And(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.And(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAndB64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.And(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.And(y).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.And(y).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.And(y).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.And(y).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.And(y).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.And(y).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.And(y).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.And(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdOrB16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Or(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Or(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Or(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Or(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Or(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdOrB32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Or(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Or(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Or(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Or(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Or(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdOrB64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.Or(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.Or(y).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.Or(y).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.Or(y).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.Or(y).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.Or(y).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.Or(y).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.Or(y).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.Or(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdXorB16(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Xor(y).And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Xor(y).And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Xor(y).And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Xor(y).And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Xor(y).And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdXorB32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.Xor(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.Xor(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.Xor(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.Xor(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.Xor(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdXorB64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint64x4(&B[i])
-		x.Xor(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint64x4(&B[0])
+	x.Xor(y).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint64x4(&B[1])
+	x.Xor(y).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint64x4(&B[2])
+	x.Xor(y).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint64x4(&B[3])
+	x.Xor(y).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint64x4(&B[4])
+	x.Xor(y).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint64x4(&B[5])
+	x.Xor(y).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint64x4(&B[6])
+	x.Xor(y).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint64x4(&B[7])
+	x.Xor(y).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdNotB16(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]uint32)(d), (*[4][8]uint32)(a)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		x.Not().And(low16).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	x.Not().And(low16).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	x.Not().And(low16).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	x.Not().And(low16).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	x.Not().And(low16).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdNotB32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]uint32)(d), (*[4][8]uint32)(a)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		x.Not().Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	x.Not().Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	x.Not().Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	x.Not().Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	x.Not().Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdNotB64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]uint64)(d), (*[8][4]uint64)(a)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		x.Not().Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	x.Not().Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	x.Not().Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	x.Not().Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	x.Not().Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	x.Not().Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	x.Not().Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	x.Not().Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	x.Not().Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShlB32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.ShiftLeft(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.ShiftLeft(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.ShiftLeft(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.ShiftLeft(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.ShiftLeft(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShlB64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		x.ShiftLeft(y.ExtendToUint64()).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	x.ShiftLeft(y.ExtendToUint64()).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShrB32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.ShiftRight(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.ShiftRight(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.ShiftRight(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.ShiftRight(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.ShiftRight(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShrU32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]uint32)(d), (*[4][8]uint32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.ShiftRight(y).Store(&D[i])
-	}
+	x := archsimd.LoadUint32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.ShiftRight(y).Store(&D[0])
+	x = archsimd.LoadUint32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.ShiftRight(y).Store(&D[1])
+	x = archsimd.LoadUint32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.ShiftRight(y).Store(&D[2])
+	x = archsimd.LoadUint32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.ShiftRight(y).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShrS32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]int32)(d), (*[4][8]int32)(a), (*[4][8]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		y := archsimd.LoadUint32x8(&B[i])
-		x.ShiftRight(y.AsInt32x8()).Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	y := archsimd.LoadUint32x8(&B[0])
+	x.ShiftRight(y.AsInt32x8()).Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	y = archsimd.LoadUint32x8(&B[1])
+	x.ShiftRight(y.AsInt32x8()).Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	y = archsimd.LoadUint32x8(&B[2])
+	x.ShiftRight(y.AsInt32x8()).Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	y = archsimd.LoadUint32x8(&B[3])
+	x.ShiftRight(y.AsInt32x8()).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShrB64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		x.ShiftRight(y.ExtendToUint64()).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdShrU64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint32)(b)
-	for i := range D {
-		x := archsimd.LoadUint64x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		x.ShiftRight(y.ExtendToUint64()).Store(&D[i])
-	}
+	x := archsimd.LoadUint64x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[0])
+	x = archsimd.LoadUint64x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[1])
+	x = archsimd.LoadUint64x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[2])
+	x = archsimd.LoadUint64x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[3])
+	x = archsimd.LoadUint64x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[4])
+	x = archsimd.LoadUint64x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[5])
+	x = archsimd.LoadUint64x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[6])
+	x = archsimd.LoadUint64x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	x.ShiftRight(y.ExtendToUint64()).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -728,89 +1524,160 @@ func simdShrS64(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[8][4]int64)(d), (*[8][4]int64)(a), (*[8][4]uint32)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	most64 := archsimd.BroadcastUint32x4(63)
-	for i := range D {
-		x := archsimd.LoadInt64x4(&A[i])
-		y := archsimd.LoadUint32x4(&B[i])
-		shiftS64(x, y, sign64, most64).Store(&D[i])
-	}
+	x := archsimd.LoadInt64x4(&A[0])
+	y := archsimd.LoadUint32x4(&B[0])
+	shiftS64(x, y, sign64, most64).Store(&D[0])
+	x = archsimd.LoadInt64x4(&A[1])
+	y = archsimd.LoadUint32x4(&B[1])
+	shiftS64(x, y, sign64, most64).Store(&D[1])
+	x = archsimd.LoadInt64x4(&A[2])
+	y = archsimd.LoadUint32x4(&B[2])
+	shiftS64(x, y, sign64, most64).Store(&D[2])
+	x = archsimd.LoadInt64x4(&A[3])
+	y = archsimd.LoadUint32x4(&B[3])
+	shiftS64(x, y, sign64, most64).Store(&D[3])
+	x = archsimd.LoadInt64x4(&A[4])
+	y = archsimd.LoadUint32x4(&B[4])
+	shiftS64(x, y, sign64, most64).Store(&D[4])
+	x = archsimd.LoadInt64x4(&A[5])
+	y = archsimd.LoadUint32x4(&B[5])
+	shiftS64(x, y, sign64, most64).Store(&D[5])
+	x = archsimd.LoadInt64x4(&A[6])
+	y = archsimd.LoadUint32x4(&B[6])
+	shiftS64(x, y, sign64, most64).Store(&D[6])
+	x = archsimd.LoadInt64x4(&A[7])
+	y = archsimd.LoadUint32x4(&B[7])
+	shiftS64(x, y, sign64, most64).Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdAddF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		canon(x.Add(y), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	canon(x.Add(y), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	canon(x.Add(y), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	canon(x.Add(y), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	canon(x.Add(y), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSubF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		canon(x.Sub(y), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	canon(x.Sub(y), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	canon(x.Sub(y), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	canon(x.Sub(y), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	canon(x.Sub(y), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMulF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		canon(x.Mul(y), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	canon(x.Mul(y), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	canon(x.Mul(y), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	canon(x.Mul(y), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	canon(x.Mul(y), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdDivF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		canon(x.Div(y), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	canon(x.Div(y), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	canon(x.Div(y), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	canon(x.Div(y), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	canon(x.Div(y), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdFmaF32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b), (*[4][8]float32)(c)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		z := archsimd.LoadFloat32x8(&C[i])
-		canon(x.MulAdd(y, z), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	z := archsimd.LoadFloat32x8(&C[0])
+	canon(x.MulAdd(y, z), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	z = archsimd.LoadFloat32x8(&C[1])
+	canon(x.MulAdd(y, z), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	z = archsimd.LoadFloat32x8(&C[2])
+	canon(x.MulAdd(y, z), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	z = archsimd.LoadFloat32x8(&C[3])
+	canon(x.MulAdd(y, z), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMinF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		min32(x, y, nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	min32(x, y, nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	min32(x, y, nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	min32(x, y, nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	min32(x, y, nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdMaxF32(d, a, b, _ unsafe.Pointer) {
 	D, A, B := (*[4][8]float32)(d), (*[4][8]float32)(a), (*[4][8]float32)(b)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		y := archsimd.LoadFloat32x8(&B[i])
-		max32(x, y, nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	y := archsimd.LoadFloat32x8(&B[0])
+	max32(x, y, nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	y = archsimd.LoadFloat32x8(&B[1])
+	max32(x, y, nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	y = archsimd.LoadFloat32x8(&B[2])
+	max32(x, y, nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	y = archsimd.LoadFloat32x8(&B[3])
+	max32(x, y, nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -818,10 +1685,14 @@ func simdNegF32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]float32)(d), (*[4][8]float32)(a)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		canon(x.AsUint32x8().Xor(sign32).AsFloat32x8(), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	canon(x.AsUint32x8().Xor(sign32).AsFloat32x8(), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	canon(x.AsUint32x8().Xor(sign32).AsFloat32x8(), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	canon(x.AsUint32x8().Xor(sign32).AsFloat32x8(), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	canon(x.AsUint32x8().Xor(sign32).AsFloat32x8(), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -829,20 +1700,28 @@ func simdAbsF32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]float32)(d), (*[4][8]float32)(a)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		canon(x.AsUint32x8().AndNot(sign32).AsFloat32x8(), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	canon(x.AsUint32x8().AndNot(sign32).AsFloat32x8(), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	canon(x.AsUint32x8().AndNot(sign32).AsFloat32x8(), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	canon(x.AsUint32x8().AndNot(sign32).AsFloat32x8(), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	canon(x.AsUint32x8().AndNot(sign32).AsFloat32x8(), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdSqrtF32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]float32)(d), (*[4][8]float32)(a)
 	nan32 := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		canon(x.Sqrt(), nan32).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	canon(x.Sqrt(), nan32).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	canon(x.Sqrt(), nan32).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	canon(x.Sqrt(), nan32).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	canon(x.Sqrt(), nan32).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -975,46 +1854,90 @@ func simdAbsF64(d, a, _, _ unsafe.Pointer) {
 
 func simdCvtRnF32S32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]float32)(d), (*[4][8]int32)(a)
-	for i := range D {
-		x := archsimd.LoadInt32x8(&A[i])
-		x.ConvertToFloat32().Store(&D[i])
-	}
+	x := archsimd.LoadInt32x8(&A[0])
+	x.ConvertToFloat32().Store(&D[0])
+	x = archsimd.LoadInt32x8(&A[1])
+	x.ConvertToFloat32().Store(&D[1])
+	x = archsimd.LoadInt32x8(&A[2])
+	x.ConvertToFloat32().Store(&D[2])
+	x = archsimd.LoadInt32x8(&A[3])
+	x.ConvertToFloat32().Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdCvtRnF64S32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float64)(d), (*[8][4]int32)(a)
-	for i := range D {
-		x := archsimd.LoadInt32x4(&A[i])
-		x.ConvertToFloat64().Store(&D[i])
-	}
+	x := archsimd.LoadInt32x4(&A[0])
+	x.ConvertToFloat64().Store(&D[0])
+	x = archsimd.LoadInt32x4(&A[1])
+	x.ConvertToFloat64().Store(&D[1])
+	x = archsimd.LoadInt32x4(&A[2])
+	x.ConvertToFloat64().Store(&D[2])
+	x = archsimd.LoadInt32x4(&A[3])
+	x.ConvertToFloat64().Store(&D[3])
+	x = archsimd.LoadInt32x4(&A[4])
+	x.ConvertToFloat64().Store(&D[4])
+	x = archsimd.LoadInt32x4(&A[5])
+	x.ConvertToFloat64().Store(&D[5])
+	x = archsimd.LoadInt32x4(&A[6])
+	x.ConvertToFloat64().Store(&D[6])
+	x = archsimd.LoadInt32x4(&A[7])
+	x.ConvertToFloat64().Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdCvtF64F32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float64)(d), (*[8][4]float32)(a)
-	for i := range D {
-		x := archsimd.LoadFloat32x4(&A[i])
-		x.ConvertToFloat64().Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x4(&A[0])
+	x.ConvertToFloat64().Store(&D[0])
+	x = archsimd.LoadFloat32x4(&A[1])
+	x.ConvertToFloat64().Store(&D[1])
+	x = archsimd.LoadFloat32x4(&A[2])
+	x.ConvertToFloat64().Store(&D[2])
+	x = archsimd.LoadFloat32x4(&A[3])
+	x.ConvertToFloat64().Store(&D[3])
+	x = archsimd.LoadFloat32x4(&A[4])
+	x.ConvertToFloat64().Store(&D[4])
+	x = archsimd.LoadFloat32x4(&A[5])
+	x.ConvertToFloat64().Store(&D[5])
+	x = archsimd.LoadFloat32x4(&A[6])
+	x.ConvertToFloat64().Store(&D[6])
+	x = archsimd.LoadFloat32x4(&A[7])
+	x.ConvertToFloat64().Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdCvtRnF32F64(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[8][4]float32)(d), (*[8][4]float64)(a)
-	for i := range D {
-		x := archsimd.LoadFloat64x4(&A[i])
-		x.ConvertToFloat32().Store(&D[i])
-	}
+	x := archsimd.LoadFloat64x4(&A[0])
+	x.ConvertToFloat32().Store(&D[0])
+	x = archsimd.LoadFloat64x4(&A[1])
+	x.ConvertToFloat32().Store(&D[1])
+	x = archsimd.LoadFloat64x4(&A[2])
+	x.ConvertToFloat32().Store(&D[2])
+	x = archsimd.LoadFloat64x4(&A[3])
+	x.ConvertToFloat32().Store(&D[3])
+	x = archsimd.LoadFloat64x4(&A[4])
+	x.ConvertToFloat32().Store(&D[4])
+	x = archsimd.LoadFloat64x4(&A[5])
+	x.ConvertToFloat32().Store(&D[5])
+	x = archsimd.LoadFloat64x4(&A[6])
+	x.ConvertToFloat32().Store(&D[6])
+	x = archsimd.LoadFloat64x4(&A[7])
+	x.ConvertToFloat32().Store(&D[7])
 	archsimd.ClearAVXUpperBits()
 }
 
 func simdCvtRziS32F32(d, a, _, _ unsafe.Pointer) {
 	D, A := (*[4][8]int32)(d), (*[4][8]float32)(a)
-	for i := range D {
-		x := archsimd.LoadFloat32x8(&A[i])
-		trunc32(x).Store(&D[i])
-	}
+	x := archsimd.LoadFloat32x8(&A[0])
+	trunc32(x).Store(&D[0])
+	x = archsimd.LoadFloat32x8(&A[1])
+	trunc32(x).Store(&D[1])
+	x = archsimd.LoadFloat32x8(&A[2])
+	trunc32(x).Store(&D[2])
+	x = archsimd.LoadFloat32x8(&A[3])
+	trunc32(x).Store(&D[3])
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -1022,10 +1945,14 @@ func simdIsEqU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1033,10 +1960,14 @@ func simdIsEqU16(a, b unsafe.Pointer) uint32 {
 func simdIsEqS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1045,10 +1976,14 @@ func simdIsEqU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1056,10 +1991,14 @@ func simdIsEqU32(a, b unsafe.Pointer) uint32 {
 func simdIsEqS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1068,10 +2007,22 @@ func simdIsEqU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1079,10 +2030,22 @@ func simdIsEqU64(a, b unsafe.Pointer) uint32 {
 func simdIsEqS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1091,10 +2054,14 @@ func simdIsEqB16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1102,10 +2069,14 @@ func simdIsEqB16(a, b unsafe.Pointer) uint32 {
 func simdIsEqB32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]), archsimd.LoadUint32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]), archsimd.LoadUint32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]), archsimd.LoadUint32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]), archsimd.LoadUint32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]), archsimd.LoadUint32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1113,10 +2084,22 @@ func simdIsEqB32(a, b unsafe.Pointer) uint32 {
 func simdIsEqB64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]), archsimd.LoadUint64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]), archsimd.LoadUint64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]), archsimd.LoadUint64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]), archsimd.LoadUint64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]), archsimd.LoadUint64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]), archsimd.LoadUint64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]), archsimd.LoadUint64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]), archsimd.LoadUint64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]), archsimd.LoadUint64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1125,10 +2108,14 @@ func simdIsNeU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1136,10 +2123,14 @@ func simdIsNeU16(a, b unsafe.Pointer) uint32 {
 func simdIsNeS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1148,10 +2139,14 @@ func simdIsNeU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1159,10 +2154,14 @@ func simdIsNeU32(a, b unsafe.Pointer) uint32 {
 func simdIsNeS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1171,10 +2170,22 @@ func simdIsNeU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1182,10 +2193,22 @@ func simdIsNeU64(a, b unsafe.Pointer) uint32 {
 func simdIsNeS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1194,10 +2217,14 @@ func simdIsNeB16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1205,10 +2232,14 @@ func simdIsNeB16(a, b unsafe.Pointer) uint32 {
 func simdIsNeB32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]), archsimd.LoadUint32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]), archsimd.LoadUint32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]), archsimd.LoadUint32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]), archsimd.LoadUint32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]), archsimd.LoadUint32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1216,10 +2247,22 @@ func simdIsNeB32(a, b unsafe.Pointer) uint32 {
 func simdIsNeB64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]), archsimd.LoadUint64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]), archsimd.LoadUint64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]), archsimd.LoadUint64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]), archsimd.LoadUint64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]), archsimd.LoadUint64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]), archsimd.LoadUint64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]), archsimd.LoadUint64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]), archsimd.LoadUint64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]), archsimd.LoadUint64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1228,10 +2271,14 @@ func simdIsLtU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1240,10 +2287,14 @@ func simdIsLoU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1251,10 +2302,14 @@ func simdIsLoU16(a, b unsafe.Pointer) uint32 {
 func simdIsLtS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1263,10 +2318,14 @@ func simdIsLtU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1275,10 +2334,14 @@ func simdIsLoU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1286,10 +2349,14 @@ func simdIsLoU32(a, b unsafe.Pointer) uint32 {
 func simdIsLtS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1298,10 +2365,22 @@ func simdIsLtU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1310,10 +2389,22 @@ func simdIsLoU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1321,10 +2412,22 @@ func simdIsLoU64(a, b unsafe.Pointer) uint32 {
 func simdIsLtS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1333,10 +2436,14 @@ func simdIsLeU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1345,10 +2452,14 @@ func simdIsLsU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1356,10 +2467,14 @@ func simdIsLsU16(a, b unsafe.Pointer) uint32 {
 func simdIsLeS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1368,10 +2483,14 @@ func simdIsLeU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1380,10 +2499,14 @@ func simdIsLsU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1391,10 +2514,14 @@ func simdIsLsU32(a, b unsafe.Pointer) uint32 {
 func simdIsLeS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1403,10 +2530,22 @@ func simdIsLeU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1415,10 +2554,22 @@ func simdIsLsU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1426,10 +2577,22 @@ func simdIsLsU64(a, b unsafe.Pointer) uint32 {
 func simdIsLeS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1438,10 +2601,14 @@ func simdIsGtU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1450,10 +2617,14 @@ func simdIsHiU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1461,10 +2632,14 @@ func simdIsHiU16(a, b unsafe.Pointer) uint32 {
 func simdIsGtS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1473,10 +2648,14 @@ func simdIsGtU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1485,10 +2664,14 @@ func simdIsHiU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1496,10 +2679,14 @@ func simdIsHiU32(a, b unsafe.Pointer) uint32 {
 func simdIsGtS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1508,10 +2695,22 @@ func simdIsGtU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1520,10 +2719,22 @@ func simdIsHiU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1531,10 +2742,22 @@ func simdIsHiU64(a, b unsafe.Pointer) uint32 {
 func simdIsGtS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1543,10 +2766,14 @@ func simdIsGeU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1555,10 +2782,14 @@ func simdIsHsU16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	low16 := archsimd.BroadcastUint32x8(0xffff)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).And(low16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).And(low16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).And(low16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1566,10 +2797,14 @@ func simdIsHsU16(a, b unsafe.Pointer) uint32 {
 func simdIsGeS16(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).ShiftAllLeft(16).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).ShiftAllLeft(16).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).ShiftAllLeft(16).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1578,10 +2813,14 @@ func simdIsGeU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1590,10 +2829,14 @@ func simdIsHsU32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]uint32)(a), (*[4][8]uint32)(b)
 	sign32 := archsimd.BroadcastUint32x8(1 << 31)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint32x8(&A[i]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[i]).Xor(sign32).AsInt32x8()
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadUint32x8(&A[0]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[0]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint32x8(&A[1]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[1]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint32x8(&A[2]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[2]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint32x8(&A[3]).Xor(sign32).AsInt32x8(), archsimd.LoadUint32x8(&B[3]).Xor(sign32).AsInt32x8()
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1601,10 +2844,14 @@ func simdIsHsU32(a, b unsafe.Pointer) uint32 {
 func simdIsGeS32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]int32)(a), (*[4][8]int32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt32x8(&A[i]), archsimd.LoadInt32x8(&B[i])
-		m |= uint32(y.Greater(x).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadInt32x8(&A[0]), archsimd.LoadInt32x8(&B[0])
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadInt32x8(&A[1]), archsimd.LoadInt32x8(&B[1])
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadInt32x8(&A[2]), archsimd.LoadInt32x8(&B[2])
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadInt32x8(&A[3]), archsimd.LoadInt32x8(&B[3])
+	m |= uint32(y.Greater(x).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1613,10 +2860,22 @@ func simdIsGeU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1625,10 +2884,22 @@ func simdIsHsU64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]uint64)(a), (*[8][4]uint64)(b)
 	sign64 := archsimd.BroadcastUint64x4(1 << 63)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadUint64x4(&A[i]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[i]).Xor(sign64).AsInt64x4()
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadUint64x4(&A[0]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[0]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadUint64x4(&A[1]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[1]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadUint64x4(&A[2]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[2]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadUint64x4(&A[3]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[3]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadUint64x4(&A[4]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[4]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadUint64x4(&A[5]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[5]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadUint64x4(&A[6]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[6]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadUint64x4(&A[7]).Xor(sign64).AsInt64x4(), archsimd.LoadUint64x4(&B[7]).Xor(sign64).AsInt64x4()
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1636,10 +2907,22 @@ func simdIsHsU64(a, b unsafe.Pointer) uint32 {
 func simdIsGeS64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]int64)(a), (*[8][4]int64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadInt64x4(&A[i]), archsimd.LoadInt64x4(&B[i])
-		m |= uint32(y.Greater(x).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadInt64x4(&A[0]), archsimd.LoadInt64x4(&B[0])
+	m |= uint32(y.Greater(x).ToBits()) << 0
+	x, y = archsimd.LoadInt64x4(&A[1]), archsimd.LoadInt64x4(&B[1])
+	m |= uint32(y.Greater(x).ToBits()) << 4
+	x, y = archsimd.LoadInt64x4(&A[2]), archsimd.LoadInt64x4(&B[2])
+	m |= uint32(y.Greater(x).ToBits()) << 8
+	x, y = archsimd.LoadInt64x4(&A[3]), archsimd.LoadInt64x4(&B[3])
+	m |= uint32(y.Greater(x).ToBits()) << 12
+	x, y = archsimd.LoadInt64x4(&A[4]), archsimd.LoadInt64x4(&B[4])
+	m |= uint32(y.Greater(x).ToBits()) << 16
+	x, y = archsimd.LoadInt64x4(&A[5]), archsimd.LoadInt64x4(&B[5])
+	m |= uint32(y.Greater(x).ToBits()) << 20
+	x, y = archsimd.LoadInt64x4(&A[6]), archsimd.LoadInt64x4(&B[6])
+	m |= uint32(y.Greater(x).ToBits()) << 24
+	x, y = archsimd.LoadInt64x4(&A[7]), archsimd.LoadInt64x4(&B[7])
+	m |= uint32(y.Greater(x).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1647,10 +2930,14 @@ func simdIsGeS64(a, b unsafe.Pointer) uint32 {
 func simdIsEqF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1658,10 +2945,14 @@ func simdIsEqF32(a, b unsafe.Pointer) uint32 {
 func simdIsNeF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1669,10 +2960,14 @@ func simdIsNeF32(a, b unsafe.Pointer) uint32 {
 func simdIsLtF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Less(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Less(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Less(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Less(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Less(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1680,10 +2975,14 @@ func simdIsLtF32(a, b unsafe.Pointer) uint32 {
 func simdIsLeF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.LessEqual(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.LessEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.LessEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.LessEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.LessEqual(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1691,10 +2990,14 @@ func simdIsLeF32(a, b unsafe.Pointer) uint32 {
 func simdIsGtF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1702,10 +3005,14 @@ func simdIsGtF32(a, b unsafe.Pointer) uint32 {
 func simdIsGeF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.GreaterEqual(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1713,10 +3020,14 @@ func simdIsGeF32(a, b unsafe.Pointer) uint32 {
 func simdIsEquF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1724,10 +3035,14 @@ func simdIsEquF32(a, b unsafe.Pointer) uint32 {
 func simdIsNeuF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1735,10 +3050,14 @@ func simdIsNeuF32(a, b unsafe.Pointer) uint32 {
 func simdIsLtuF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.GreaterEqual(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1746,10 +3065,14 @@ func simdIsLtuF32(a, b unsafe.Pointer) uint32 {
 func simdIsLeuF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1757,10 +3080,14 @@ func simdIsLeuF32(a, b unsafe.Pointer) uint32 {
 func simdIsGtuF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.LessEqual(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.LessEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.LessEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.LessEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.LessEqual(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1768,10 +3095,14 @@ func simdIsGtuF32(a, b unsafe.Pointer) uint32 {
 func simdIsGeuF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.Less(y).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.Less(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.Less(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.Less(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.Less(y).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1779,10 +3110,14 @@ func simdIsGeuF32(a, b unsafe.Pointer) uint32 {
 func simdIsNumF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1790,10 +3125,14 @@ func simdIsNumF32(a, b unsafe.Pointer) uint32 {
 func simdIsNanF32(a, b unsafe.Pointer) uint32 {
 	A, B := (*[4][8]float32)(a), (*[4][8]float32)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat32x8(&A[i]), archsimd.LoadFloat32x8(&B[i])
-		m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << (8 * i)
-	}
+	x, y := archsimd.LoadFloat32x8(&A[0]), archsimd.LoadFloat32x8(&B[0])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 0
+	x, y = archsimd.LoadFloat32x8(&A[1]), archsimd.LoadFloat32x8(&B[1])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 8
+	x, y = archsimd.LoadFloat32x8(&A[2]), archsimd.LoadFloat32x8(&B[2])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 16
+	x, y = archsimd.LoadFloat32x8(&A[3]), archsimd.LoadFloat32x8(&B[3])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 24
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1801,10 +3140,22 @@ func simdIsNanF32(a, b unsafe.Pointer) uint32 {
 func simdIsEqF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1812,10 +3163,22 @@ func simdIsEqF64(a, b unsafe.Pointer) uint32 {
 func simdIsNeF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1823,10 +3186,22 @@ func simdIsNeF64(a, b unsafe.Pointer) uint32 {
 func simdIsLtF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Less(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Less(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Less(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Less(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Less(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Less(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Less(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Less(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Less(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1834,10 +3209,22 @@ func simdIsLtF64(a, b unsafe.Pointer) uint32 {
 func simdIsLeF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.LessEqual(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.LessEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.LessEqual(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.LessEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.LessEqual(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.LessEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.LessEqual(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.LessEqual(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.LessEqual(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1845,10 +3232,22 @@ func simdIsLeF64(a, b unsafe.Pointer) uint32 {
 func simdIsGtF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1856,10 +3255,22 @@ func simdIsGtF64(a, b unsafe.Pointer) uint32 {
 func simdIsGeF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.GreaterEqual(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
@@ -1867,10 +3278,22 @@ func simdIsGeF64(a, b unsafe.Pointer) uint32 {
 func simdIsEquF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Less(y).Or(x.Greater(y)).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1878,10 +3301,22 @@ func simdIsEquF64(a, b unsafe.Pointer) uint32 {
 func simdIsNeuF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Equal(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Equal(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Equal(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Equal(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Equal(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Equal(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Equal(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Equal(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Equal(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1889,10 +3324,22 @@ func simdIsNeuF64(a, b unsafe.Pointer) uint32 {
 func simdIsLtuF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.GreaterEqual(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.GreaterEqual(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1900,10 +3347,22 @@ func simdIsLtuF64(a, b unsafe.Pointer) uint32 {
 func simdIsLeuF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Greater(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Greater(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Greater(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Greater(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Greater(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Greater(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Greater(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Greater(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Greater(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1911,10 +3370,22 @@ func simdIsLeuF64(a, b unsafe.Pointer) uint32 {
 func simdIsGtuF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.LessEqual(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.LessEqual(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.LessEqual(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.LessEqual(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.LessEqual(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.LessEqual(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.LessEqual(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.LessEqual(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.LessEqual(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1922,10 +3393,22 @@ func simdIsGtuF64(a, b unsafe.Pointer) uint32 {
 func simdIsGeuF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.Less(y).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.Less(y).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.Less(y).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.Less(y).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.Less(y).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.Less(y).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.Less(y).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.Less(y).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.Less(y).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1933,10 +3416,22 @@ func simdIsGeuF64(a, b unsafe.Pointer) uint32 {
 func simdIsNumF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return ^m
 }
@@ -1944,10 +3439,22 @@ func simdIsNumF64(a, b unsafe.Pointer) uint32 {
 func simdIsNanF64(a, b unsafe.Pointer) uint32 {
 	A, B := (*[8][4]float64)(a), (*[8][4]float64)(b)
 	var m uint32
-	for i := range A {
-		x, y := archsimd.LoadFloat64x4(&A[i]), archsimd.LoadFloat64x4(&B[i])
-		m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << (4 * i)
-	}
+	x, y := archsimd.LoadFloat64x4(&A[0]), archsimd.LoadFloat64x4(&B[0])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 0
+	x, y = archsimd.LoadFloat64x4(&A[1]), archsimd.LoadFloat64x4(&B[1])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 4
+	x, y = archsimd.LoadFloat64x4(&A[2]), archsimd.LoadFloat64x4(&B[2])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 8
+	x, y = archsimd.LoadFloat64x4(&A[3]), archsimd.LoadFloat64x4(&B[3])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 12
+	x, y = archsimd.LoadFloat64x4(&A[4]), archsimd.LoadFloat64x4(&B[4])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 16
+	x, y = archsimd.LoadFloat64x4(&A[5]), archsimd.LoadFloat64x4(&B[5])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 20
+	x, y = archsimd.LoadFloat64x4(&A[6]), archsimd.LoadFloat64x4(&B[6])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 24
+	x, y = archsimd.LoadFloat64x4(&A[7]), archsimd.LoadFloat64x4(&B[7])
+	m |= uint32(x.IsNaN().Or(y.IsNaN()).ToBits()) << 28
 	archsimd.ClearAVXUpperBits()
 	return m
 }
