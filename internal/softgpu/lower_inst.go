@@ -536,7 +536,7 @@ func (l *lowering) isConst(d, a uint32, want bool) {
 	var consts []Range
 	for _, g := range l.m.globals {
 		if g.Const {
-			consts = append(consts, Range{g.Offset, g.Size})
+			consts = append(consts, Range{Addr: g.Offset, Len: g.Size})
 		}
 	}
 	l.emit(inst{kind: kindExec, d: d, a: a, exec: func(w *warp, in *inst, mask uint32) {

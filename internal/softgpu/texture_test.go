@@ -546,7 +546,7 @@ func TestImagesAreObserved(t *testing.T) {
 	}
 	rows := func(m *Image, width uint64) (list []Range) {
 		for y := range uint64(m.Height) {
-			list = append(list, Range{m.Address + y*m.Pitch, width * m.texel()})
+			list = append(list, Range{Addr: m.Address + y*m.Pitch, Len: width * m.texel()})
 		}
 		return list
 	}
@@ -565,7 +565,7 @@ func TestImagesAreObserved(t *testing.T) {
 	coords := upload(d, floatBits([]float32{1, 0.5, 1, 1.5, 1, 2.5, 1, 3.5}))
 	out := d.alloc(64)
 	d.run(d.load(fetchKernel("tex.2d.v4.f32.f32", "{%f1, %f2}", 2, "")), "k", LaunchConfig{Grid: dims(1), Block: dims(4), Params: params(uint64(textureHandle), coords, out), Observer: &o})
-	if got := o.Ranges(Read, Written); !slices.Equal(got, append(rows(&from, 2), Range{coords, 32})) {
+	if got := o.Ranges(Read, Written); !slices.Equal(got, append(rows(&from, 2), Range{Addr: coords, Len: 32})) {
 		t.Errorf("sampled: %v, want %v and the coordinates", got, rows(&from, 2))
 	}
 }
