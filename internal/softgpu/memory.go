@@ -106,14 +106,6 @@ func (b *block) hasRow(addr, n uint64) bool {
 	return addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr
 }
 
-// copyIfRow is lanes.CopyRow with addresses of either width.
-func copyIfRow[A laneWord](d, s unsafe.Pointer, a *[32]A, n uint64) bool {
-	if sizeof[A]() == 8 {
-		return lanes.CopyRow(d, s, (*[32]uint64)(unsafe.Pointer(a)), n)
-	}
-	return lanes.CopyRowNarrow(d, s, (*[32]uint32)(unsafe.Pointer(a)), n)
-}
-
 func copyRow[D laneWord](d, s unsafe.Pointer) {
 	if sizeof[D]() == 8 {
 		lanes.Copy64(d, s)
@@ -145,27 +137,11 @@ func storeRow[E element, D laneWord](p unsafe.Pointer, v *[32]D) {
 	}
 }
 
-// rowBytes gives the memory of the n bytes at addr, aligned to size, if they are in the device window.
-func rowBytes(s *Space, addr, n, size uint64, need uint8) unsafe.Pointer {
-	o := addr - s.lo
-	last := o + n - 1
-	if o < s.size && last < s.size && addr&(size-1) == 0 && s.pages[o>>pageShift]&s.pages[last>>pageShift]&need == need {
-		return unsafe.Add(s.base, o)
-	}
-	return nil
-}
-
 func loadGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	s := w.block.launch.space
 	a := w.r.v64(in.a)
 	d := (*[32]D)(unsafe.Add(w.r.base, in.d))
 	n := sizeof[E]()
-	if mask == fullMask && n == sizeof[D]() {
-		// The common case, as short as it can be.
-		if p := rowBytes(s, a[0]+in.off, 32*n, n, pageReadOnly); p != nil && lanes.CopyRow(unsafe.Pointer(d), p, a, n) {
-			return
-		}
-	}
 	if mask == fullMask {
 		row, same := lanes.Row64(a, n)
 		if row {
@@ -205,11 +181,6 @@ func storeGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	a := w.r.v64(in.a)
 	v := (*[32]D)(unsafe.Add(w.r.base, in.b))
 	n := sizeof[E]()
-	if mask == fullMask && n == sizeof[D]() {
-		if p := rowBytes(s, a[0]+in.off, 32*n, n, pageWritable); p != nil && lanes.CopyRow(p, unsafe.Pointer(v), a, n) {
-			return
-		}
-	}
 	if mask == fullMask {
 		if row, _ := lanes.Row64(a, n); row {
 			if addr := a[0] + in.off; addr&(n-1) == 0 {
@@ -238,11 +209,6 @@ func loadShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	d := (*[32]D)(unsafe.Add(w.r.base, in.d))
 	n := sizeof[E]()
 	off := A(in.off)
-	if mask == fullMask && n == sizeof[D]() {
-		if addr := uint64(a[0] + off); b.hasRow(addr, n) && copyIfRow(unsafe.Pointer(d), unsafe.Add(b.shared, addr), a, n) {
-			return
-		}
-	}
 	if mask == fullMask {
 		row, same := rowOf(a, n)
 		if row {
@@ -275,11 +241,6 @@ func storeShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	v := (*[32]D)(unsafe.Add(w.r.base, in.b))
 	n := sizeof[E]()
 	off := A(in.off)
-	if mask == fullMask && n == sizeof[D]() {
-		if addr := uint64(a[0] + off); b.hasRow(addr, n) && copyIfRow(unsafe.Add(b.shared, addr), unsafe.Pointer(v), a, n) {
-			return
-		}
-	}
 	if mask == fullMask {
 		if row, _ := rowOf(a, n); row {
 			if addr := uint64(a[0] + off); b.hasRow(addr, n) {
@@ -296,6 +257,57 @@ func storeShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 		} else {
 			*(*E)(w.pointer(in, memShared, i, addr, n, pageWritable)) = E(v[i])
 		}
+	}
+}
+
+// Full warps whose words lie in a row are what most accesses are. These functions do that and nothing else; what is no
+// row, in another window, not mapped or misaligned goes to the general ones.
+
+func loadGlobal32(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 4, pageReadOnly)
+	if mask != fullMask || p == nil || !lanes.CopyRow32(unsafe.Add(w.r.base, in.d), p, a) {
+		loadGlobal[uint32, uint32](w, in, mask)
+	}
+}
+
+func loadGlobal64(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 8, pageReadOnly)
+	if mask != fullMask || p == nil || !lanes.CopyRow64(unsafe.Add(w.r.base, in.d), p, a) {
+		loadGlobal[uint64, uint64](w, in, mask)
+	}
+}
+
+func storeGlobal32(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 4, pageWritable)
+	if mask != fullMask || p == nil || !lanes.CopyRow32(p, unsafe.Add(w.r.base, in.b), a) {
+		storeGlobal[uint32, uint32](w, in, mask)
+	}
+}
+
+func storeGlobal64(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 8, pageWritable)
+	if mask != fullMask || p == nil || !lanes.CopyRow64(p, unsafe.Add(w.r.base, in.b), a) {
+		storeGlobal[uint64, uint64](w, in, mask)
+	}
+}
+
+func loadShared32(w *warp, in *inst, mask uint32) {
+	b, a := w.block, w.r.v32(in.a)
+	addr := uint64(a[0] + uint32(in.off))
+	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(w.r.base, in.d), unsafe.Add(b.shared, addr), a) {
+		loadShared[uint32, uint32, uint32](w, in, mask)
+	}
+}
+
+func storeShared32(w *warp, in *inst, mask uint32) {
+	b, a := w.block, w.r.v32(in.a)
+	addr := uint64(a[0] + uint32(in.off))
+	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(b.shared, addr), unsafe.Add(w.r.base, in.b), a) {
+		storeShared[uint32, uint32, uint32](w, in, mask)
 	}
 }
 
@@ -408,7 +420,13 @@ func loadFunc(op *memOp, t ptx.Type, wide, wideAddr bool) execFunc {
 }
 
 func pickLoad[E element](op *memOp, any, wide, wideAddr bool) execFunc {
-	switch {
+	switch n := sizeof[E](); {
+	case !any && op.space == memShared && n == 4 && !wide && !wideAddr:
+		return loadShared32
+	case !any && op.space != memShared && n == 4 && !wide:
+		return loadGlobal32
+	case !any && op.space != memShared && n == 8:
+		return loadGlobal64
 	case any && wide:
 		return loadAny[E, uint64]
 	case any:
@@ -441,7 +459,13 @@ func storeFunc(op *memOp, t ptx.Type, wide, wideAddr bool) execFunc {
 }
 
 func pickStore[E element](op *memOp, any, wide, wideAddr bool) execFunc {
-	switch {
+	switch n := sizeof[E](); {
+	case !any && op.space == memShared && n == 4 && !wide && !wideAddr:
+		return storeShared32
+	case !any && op.space != memShared && n == 4 && !wide:
+		return storeGlobal32
+	case !any && op.space != memShared && n == 8:
+		return storeGlobal64
 	case any && wide:
 		return storeAny[E, uint64]
 	case any:

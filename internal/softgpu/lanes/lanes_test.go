@@ -231,8 +231,18 @@ func TestCopyRow(t *testing.T) {
 			copy(unsafe.Slice((*byte)(want.at()), 32*n), unsafe.Slice((*byte)(from.at()), 32*n))
 		}
 		for kind, f := range []func(d, s unsafe.Pointer) bool{
-			func(d, s unsafe.Pointer) bool { return CopyRow(d, s, &wide, n) },
-			func(d, s unsafe.Pointer) bool { return CopyRowNarrow(d, s, &narrow, n) },
+			func(d, s unsafe.Pointer) bool {
+				if n == 8 {
+					return CopyRow64(d, s, &wide)
+				}
+				return CopyRow32(d, s, &wide)
+			},
+			func(d, s unsafe.Pointer) bool {
+				if n == 8 {
+					return loopCopyRow(d, s, &narrow, 8)
+				}
+				return CopyRow32Narrow(d, s, &narrow)
+			},
 			func(d, s unsafe.Pointer) bool { return loopCopyRow(d, s, &wide, n) },
 			func(d, s unsafe.Pointer) bool { return loopCopyRow(d, s, &narrow, n) },
 		} {

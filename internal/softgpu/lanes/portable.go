@@ -44,8 +44,11 @@ func Copy32(d, s unsafe.Pointer) { *(*[32]uint32)(d) = *(*[32]uint32)(s) }
 // Copy64 copies 32 numbers of 64 bits, likewise.
 func Copy64(d, s unsafe.Pointer) { *(*[32]uint64)(d) = *(*[32]uint64)(s) }
 
-// CopyRow copies 32 numbers of n bytes, 4 or 8, if the addresses in a are n apart, and reports whether they are.
-func CopyRow(d, s unsafe.Pointer, a *[32]uint64, n uint64) bool { return loopCopyRow(d, s, a, n) }
+// CopyRow32 copies 32 words if the addresses in a are 4 apart, and reports whether they are.
+func CopyRow32(d, s unsafe.Pointer, a *[32]uint64) bool { return loopCopyRow(d, s, a, 4) }
 
-// CopyRowNarrow is CopyRow with 32-bit addresses.
-func CopyRowNarrow(d, s unsafe.Pointer, a *[32]uint32, n uint64) bool { return loopCopyRow(d, s, a, n) }
+// CopyRow64 is CopyRow32 of numbers of 64 bits, 8 apart.
+func CopyRow64(d, s unsafe.Pointer, a *[32]uint64) bool { return loopCopyRow(d, s, a, 8) }
+
+// CopyRow32Narrow is CopyRow32 with 32-bit addresses.
+func CopyRow32Narrow(d, s unsafe.Pointer, a *[32]uint32) bool { return loopCopyRow(d, s, a, 4) }

@@ -329,22 +329,24 @@ func Copy64(d, s unsafe.Pointer) {
 	copyNumbers(d, s, 8)
 }
 
-// rowRamps are the addresses of four lanes of 4 and of 8 bytes, and of eight.
+// The offsets of neighbours in a row.
 var (
-	rowRamps64 = [2][4]uint64{{0, 4, 8, 12}, {0, 8, 16, 24}}
-	rowRamps32 = [2][8]uint32{{0, 4, 8, 12, 16, 20, 24, 28}, {0, 8, 16, 24, 32, 40, 48, 56}}
+	row32       = [4]uint64{0, 4, 8, 12}
+	row64       = [4]uint64{0, 8, 16, 24}
+	row32Narrow = [8]uint32{0, 4, 8, 12, 16, 20, 24, 28}
 )
 
-// CopyRow copies 32 numbers of n bytes, 4 or 8, if the addresses in a are n apart, and reports whether they are.
-func CopyRow(d, s unsafe.Pointer, a *[32]uint64, n uint64) bool {
+// CopyRow32 copies 32 words if the addresses in a are 4 apart, and reports whether they are. It is written out, as the
+// two after it are: it is what a load or store costs.
+func CopyRow32(d, s unsafe.Pointer, a *[32]uint64) bool {
 	if !vectors() {
-		return loopCopyRow(d, s, a, n)
+		return loopCopyRow(d, s, a, 4)
 	}
-	if a[1]-a[0] != n {
+	if a[1]-a[0] != 4 {
 		return false
 	}
 	A := (*[8][4]uint64)(unsafe.Pointer(a))
-	want, next := archsimd.BroadcastUint64x4(a[0]).Add(archsimd.LoadUint64x4(&rowRamps64[n>>3&1])), archsimd.BroadcastUint64x4(4*n)
+	want, next := archsimd.BroadcastUint64x4(a[0]).Add(archsimd.LoadUint64x4(&row32)), archsimd.BroadcastUint64x4(16)
 	x := archsimd.LoadUint64x4(&A[0]).Xor(want)
 	want = want.Add(next)
 	x = x.Or(archsimd.LoadUint64x4(&A[1]).Xor(want))
@@ -358,52 +360,98 @@ func CopyRow(d, s unsafe.Pointer, a *[32]uint64, n uint64) bool {
 	x = x.Or(archsimd.LoadUint64x4(&A[5]).Xor(want))
 	want = want.Add(next)
 	x = x.Or(archsimd.LoadUint64x4(&A[6]).Xor(want))
-	x = x.Or(archsimd.LoadUint64x4(&A[7]).Xor(want.Add(next)))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[7]).Xor(want))
 	if !x.IsZero() {
 		archsimd.ClearAVXUpperBits()
 		return false
 	}
-	copyNumbers(d, s, n)
+	D, S := (*[4][4]uint64)(d), (*[4][4]uint64)(s)
+	archsimd.LoadUint64x4(&S[0]).Store(&D[0])
+	archsimd.LoadUint64x4(&S[1]).Store(&D[1])
+	archsimd.LoadUint64x4(&S[2]).Store(&D[2])
+	archsimd.LoadUint64x4(&S[3]).Store(&D[3])
+	archsimd.ClearAVXUpperBits()
 	return true
 }
 
-// CopyRowNarrow is CopyRow with 32-bit addresses.
-func CopyRowNarrow(d, s unsafe.Pointer, a *[32]uint32, n uint64) bool {
+// CopyRow64 is CopyRow32 of numbers of 64 bits, 8 apart.
+func CopyRow64(d, s unsafe.Pointer, a *[32]uint64) bool {
 	if !vectors() {
-		return loopCopyRow(d, s, a, n)
+		return loopCopyRow(d, s, a, 8)
 	}
-	if a[1]-a[0] != uint32(n) {
+	if a[1]-a[0] != 8 {
 		return false
 	}
-	A := (*[4][8]uint32)(unsafe.Pointer(a))
-	want := archsimd.BroadcastUint32x8(a[0]).Add(archsimd.LoadUint32x8(&rowRamps32[n>>3&1]))
-	next := archsimd.BroadcastUint32x8(8 * uint32(n))
-	x := archsimd.LoadUint32x8(&A[0]).Xor(want)
+	A := (*[8][4]uint64)(unsafe.Pointer(a))
+	want, next := archsimd.BroadcastUint64x4(a[0]).Add(archsimd.LoadUint64x4(&row64)), archsimd.BroadcastUint64x4(32)
+	x := archsimd.LoadUint64x4(&A[0]).Xor(want)
 	want = want.Add(next)
-	x = x.Or(archsimd.LoadUint32x8(&A[1]).Xor(want))
+	x = x.Or(archsimd.LoadUint64x4(&A[1]).Xor(want))
 	want = want.Add(next)
-	x = x.Or(archsimd.LoadUint32x8(&A[2]).Xor(want))
-	x = x.Or(archsimd.LoadUint32x8(&A[3]).Xor(want.Add(next)))
+	x = x.Or(archsimd.LoadUint64x4(&A[2]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[3]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[4]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[5]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[6]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint64x4(&A[7]).Xor(want))
 	if !x.IsZero() {
 		archsimd.ClearAVXUpperBits()
 		return false
 	}
-	copyNumbers(d, s, n)
-	return true
-}
-
-// copyNumbers copies 32 numbers of 4 or 8 bytes.
-func copyNumbers(d, s unsafe.Pointer, n uint64) {
 	D, S := (*[8][4]uint64)(d), (*[8][4]uint64)(s)
 	archsimd.LoadUint64x4(&S[0]).Store(&D[0])
 	archsimd.LoadUint64x4(&S[1]).Store(&D[1])
 	archsimd.LoadUint64x4(&S[2]).Store(&D[2])
 	archsimd.LoadUint64x4(&S[3]).Store(&D[3])
-	if n == 8 {
-		archsimd.LoadUint64x4(&S[4]).Store(&D[4])
-		archsimd.LoadUint64x4(&S[5]).Store(&D[5])
-		archsimd.LoadUint64x4(&S[6]).Store(&D[6])
-		archsimd.LoadUint64x4(&S[7]).Store(&D[7])
+	archsimd.LoadUint64x4(&S[4]).Store(&D[4])
+	archsimd.LoadUint64x4(&S[5]).Store(&D[5])
+	archsimd.LoadUint64x4(&S[6]).Store(&D[6])
+	archsimd.LoadUint64x4(&S[7]).Store(&D[7])
+	archsimd.ClearAVXUpperBits()
+	return true
+}
+
+// CopyRow32Narrow is CopyRow32 with 32-bit addresses.
+func CopyRow32Narrow(d, s unsafe.Pointer, a *[32]uint32) bool {
+	if !vectors() {
+		return loopCopyRow(d, s, a, 4)
+	}
+	if a[1]-a[0] != 4 {
+		return false
+	}
+	A := (*[4][8]uint32)(unsafe.Pointer(a))
+	want, next := archsimd.BroadcastUint32x8(a[0]).Add(archsimd.LoadUint32x8(&row32Narrow)), archsimd.BroadcastUint32x8(32)
+	x := archsimd.LoadUint32x8(&A[0]).Xor(want)
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[1]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[2]).Xor(want))
+	want = want.Add(next)
+	x = x.Or(archsimd.LoadUint32x8(&A[3]).Xor(want))
+	if !x.IsZero() {
+		archsimd.ClearAVXUpperBits()
+		return false
+	}
+	D, S := (*[4][4]uint64)(d), (*[4][4]uint64)(s)
+	archsimd.LoadUint64x4(&S[0]).Store(&D[0])
+	archsimd.LoadUint64x4(&S[1]).Store(&D[1])
+	archsimd.LoadUint64x4(&S[2]).Store(&D[2])
+	archsimd.LoadUint64x4(&S[3]).Store(&D[3])
+	archsimd.ClearAVXUpperBits()
+	return true
+}
+
+// copyNumbers copies 32 numbers of 4 or 8 bytes.
+func copyNumbers(d, s unsafe.Pointer, n int) {
+	D, S := (*[8][4]uint64)(d), (*[8][4]uint64)(s)
+	for i := range n {
+		archsimd.LoadUint64x4(&S[i&7]).Store(&D[i&7])
 	}
 	archsimd.ClearAVXUpperBits()
 }

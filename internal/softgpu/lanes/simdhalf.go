@@ -67,11 +67,20 @@ func down(x words, n uint64) words { return x.AsInt32x8().ShiftAllRight(n).AsUin
 func lowF16(h, mask words) floats  { return down(h.ShiftAllLeft(16), 3).And(mask).AsFloat32x8() }
 func highF16(h, mask words) floats { return down(h, 3).And(mask).AsFloat32x8() }
 
-// narrowF16 rounds such numbers; the results are in the low halves.
-func narrowF16(r floats, most, odd, round, infinity, sign words) words {
-	u := r.AsUint32x8()
-	m := u.And(most)
-	return down(m.Add(round).Add(down(m, 13).And(odd)), 13).Min(infinity).Or(down(u, 16).And(sign))
+// narrowF16 rounds the magnitude m of such a number; the result is in the low half.
+func narrowF16(m, odd, round, infinity words) words {
+	return down(m.Add(round).Add(down(m, 13).And(odd)), 13).Min(infinity)
+}
+
+// pairF16 rounds two such numbers, the upper one of which lies in the upper half.
+func pairF16(lo, hi, most, odd, round, infinity, sign words) words {
+	upper := narrowF16(hi.And(most), odd, round, infinity).ShiftAllLeft(16).Or(hi.AndNot(most))
+	return oneF16(lo, most, odd, round, infinity, sign).Or(upper)
+}
+
+// oneF16 is the lower one.
+func oneF16(lo, most, odd, round, infinity, sign words) words {
+	return narrowF16(lo.And(most), odd, round, infinity).Or(down(lo, 16).And(sign))
 }
 
 // narrowBF16 rounds; the results are in the upper halves, with rubbish below.
@@ -80,10 +89,10 @@ func narrowBF16(r floats, odd, round, nan words) words {
 	return nan.Merge(u.Add(round).Add(down(u, 16).And(odd)), r.IsNaN())
 }
 
-// infinite16 is not zero in half-words whose exponent is all ones.
-func infinite16(x, special words) words {
+// infinite16 is not zero in half-words whose exponent is all ones, nor in those where special is zero.
+func infinite16(x, special words) archsimd.Int16x16 {
 	s := special.AsInt16x16()
-	return x.AsInt16x16().And(s).Equal(s).ToInt16x16().AsUint32x8().And(special)
+	return x.AsInt16x16().And(s).Equal(s).ToInt16x16()
 }
 
 // subnormals is not zero in lanes whose magnitude m is below least and not zero.
@@ -120,7 +129,7 @@ func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
 	least := archsimd.BroadcastUint32x8(normal32)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i])
-		rare := infinite16(x, special).Or(infinite16(y, special))
+		rare := infinite16(x, special).Or(infinite16(y, special)).AsUint32x8().And(special)
 		p, q := lowF16(x, mask), lowF16(y, mask)
 		if op == HalfMul {
 			q = q.Mul(scale)
@@ -129,8 +138,10 @@ func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
 		if op == HalfMul {
 			rare = rare.Or(subnormals(lo.AsUint32x8().And(most), least))
 		}
-		r := narrowF16(lo, most, odd, round, infinity, sign)
-		if pair {
+		var r words
+		if !pair {
+			r = oneF16(lo.AsUint32x8(), most, odd, round, infinity, sign)
+		} else {
 			p, q = highF16(x, mask), highF16(y, mask)
 			if op == HalfMul {
 				q = q.Mul(scale)
@@ -139,7 +150,7 @@ func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
 			if op == HalfMul {
 				rare = rare.Or(subnormals(hi.AsUint32x8().And(most), least))
 			}
-			r = r.Or(narrowF16(hi, most, odd, round, infinity, sign).ShiftAllLeft(16))
+			r = pairF16(lo.AsUint32x8(), hi.AsUint32x8(), most, odd, round, infinity, sign)
 		}
 		if !rare.IsZero() {
 			archsimd.ClearAVXUpperBits()
@@ -160,14 +171,16 @@ func fmaF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
 	least := archsimd.BroadcastUint32x8(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
-		rare := infinite16(x, special).Or(infinite16(y, special)).Or(infinite16(z, special))
+		rare := infinite16(x, special).Or(infinite16(y, special)).Or(infinite16(z, special)).AsUint32x8().And(special)
 		lo := lowF16(x, mask).MulAdd(lowF16(y, mask).Mul(scale), lowF16(z, mask))
 		rare = rare.Or(tied(lo, most, below, middle, least))
-		r := narrowF16(lo, most, odd, round, infinity, sign)
-		if pair {
+		var r words
+		if !pair {
+			r = oneF16(lo.AsUint32x8(), most, odd, round, infinity, sign)
+		} else {
 			hi := highF16(x, mask).MulAdd(highF16(y, mask).Mul(scale), highF16(z, mask))
 			rare = rare.Or(tied(hi, most, below, middle, least))
-			r = r.Or(narrowF16(hi, most, odd, round, infinity, sign).ShiftAllLeft(16))
+			r = pairF16(lo.AsUint32x8(), hi.AsUint32x8(), most, odd, round, infinity, sign)
 		}
 		if !rare.IsZero() {
 			archsimd.ClearAVXUpperBits()
@@ -251,7 +264,7 @@ func widenLanes(d, a *[4][8]uint32, infinity uint32, scalar number.Func) {
 		if infinity == f16Infinity {
 			r = lowF16(x, mask).Mul(scale).AsUint32x8()
 		}
-		if !infinite16(x, special).IsZero() {
+		if !infinite16(x, special).AsUint32x8().And(special).IsZero() {
 			archsimd.ClearAVXUpperBits()
 			scalarGroup(&d[i], &a[i], &a[i], &a[i], scalar)
 			continue
