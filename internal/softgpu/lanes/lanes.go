@@ -14,13 +14,15 @@
 //	loops.go     what is a loop and not in the table: addresses in a row, lanes by a mask
 //	half.go      f16 and bf16, one number or two in a lane
 //	ftz.go       single precision without subnormal numbers
-//	simd.go      vector instructions: the parts of expressions, and the twins of the three files above
+//	simd.go      vector instructions: the parts of expressions, and the twins of loops.go and ftz.go
+//	simdhalf.go  the twin of half.go
 //	portable.go  stands for it where there are none
 //
 // It imports package number and nothing else of ours.
 package lanes
 
 import (
+	"math"
 	"unsafe"
 
 	"holdfast/internal/softgpu/number"
@@ -50,11 +52,27 @@ func Compare(name string) Cmp {
 	return loopCompares[name]
 }
 
-// loopFMA32 is number.FMA32, two lanes in a turn and with the test inline.
+// loopFMA32 is number.FMA32, with the test for what is rare inline: the sum is rounded a second time where that cannot
+// matter, that is, not in the middle between two f32 and not to a subnormal one.
 func loopFMA32(d, a, b, c unsafe.Pointer) {
 	D, A, B, C := (*[16][2]float32)(d), (*[16][2]float32)(a), (*[16][2]float32)(b), (*[16][2]float32)(c)
 	for i := range D {
 		d, a, b, c := &D[i], &A[i], &B[i], &C[i]
-		d[0], d[1] = number.FMA32(a[0], b[0], c[0]), number.FMA32(a[1], b[1], c[1])
+		s := float64(a[0])*float64(b[0]) + float64(c[0])
+		t := float64(a[1])*float64(b[1]) + float64(c[1])
+		r, q := float32(s), float32(t)
+		if k := math.Float64bits(s); k&0x1fffffff == 0x10000000 || k<<1-least64 > infinite64-least64 {
+			r = number.FMA32(a[0], b[0], c[0])
+		}
+		if k := math.Float64bits(t); k&0x1fffffff == 0x10000000 || k<<1-least64 > infinite64-least64 {
+			q = number.FMA32(a[1], b[1], c[1])
+		}
+		d[0], d[1] = r, q
 	}
 }
+
+// The bits of float64 without the sign, doubled: of the smallest normal float32, and a bit more, and of infinity.
+const (
+	least64    = 0x3810000000000000<<1 + 1
+	infinite64 = 0x7ff0000000000000 << 1
+)
