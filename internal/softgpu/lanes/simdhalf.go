@@ -9,8 +9,8 @@ import (
 	"holdfast/internal/softgpu/number"
 )
 
-// The 16-bit formats with vectors, eight lanes at a time, in single precision. A bf16 is the upper half of such a number;
-// the bits of an f16, moved to their places, are those of the same number 2^-112 times, subnormal ones included, and so
+// The 16-bit formats with vectors, eight lanes at a time, in single precision. A bf16 is the upper half of such a
+// number; the bits of an f16, moved to their places, are those of the same number 2^-112 times, subnormal ones included, and so
 // computed with and rounded. A sum or product has its second rounding where that is harmless: single precision has at
 // least 2·11+2 bits (Figueroa, "When is double rounding innocuous?", 1995), and sums that are subnormal are exact. A
 // fused sum may come to lie in the middle between two halves, and it and a product may be subnormal and rounded: then,
@@ -20,6 +20,9 @@ type (
 	words  = archsimd.Uint32x8
 	floats = archsimd.Float32x8
 )
+
+// all has x in each lane.
+func all(x uint32) words { return archsimd.BroadcastUint32x8(x) }
 
 // The constants of f16.
 const (
@@ -116,17 +119,17 @@ func scalarGroup(d, a, b, c *[8]uint32, scalar number.Func) {
 // specialF16 has the exponents of the halves that count.
 func specialF16(pair bool) words {
 	if pair {
-		return archsimd.BroadcastUint32x8(f16Infinity<<16 | f16Infinity)
+		return all(f16Infinity<<16 | f16Infinity)
 	}
-	return archsimd.BroadcastUint32x8(f16Infinity)
+	return all(f16Infinity)
 }
 
 func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
-	special, mask := specialF16(pair), archsimd.BroadcastUint32x8(f16Mask)
-	scale := archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
-	most, odd, round := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(f16Below>>1)
-	infinity, sign := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x8000)
-	least := archsimd.BroadcastUint32x8(normal32)
+	special, mask := specialF16(pair), all(f16Mask)
+	scale := all(f16Scale).AsFloat32x8()
+	most, odd, round := all(most32), all(1), all(f16Below>>1)
+	infinity, sign := all(f16Infinity), all(0x8000)
+	least := all(normal32)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i])
 		rare := infinite16(x, special).Or(infinite16(y, special)).AsUint32x8().And(special)
@@ -163,12 +166,12 @@ func twoF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
 }
 
 func fmaF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
-	special, mask := specialF16(pair), archsimd.BroadcastUint32x8(f16Mask)
-	scale := archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
-	most, odd, round := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(f16Below>>1)
-	infinity, sign := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x8000)
-	below, middle := archsimd.BroadcastUint32x8(f16Below), archsimd.BroadcastUint32x8(f16Middle)
-	least := archsimd.BroadcastUint32x8(normal32)
+	special, mask := specialF16(pair), all(f16Mask)
+	scale := all(f16Scale).AsFloat32x8()
+	most, odd, round := all(most32), all(1), all(f16Below>>1)
+	infinity, sign := all(f16Infinity), all(0x8000)
+	below, middle := all(f16Below), all(f16Middle)
+	least := all(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
 		rare := infinite16(x, special).Or(infinite16(y, special)).Or(infinite16(z, special)).AsUint32x8().And(special)
@@ -193,9 +196,9 @@ func fmaF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
 }
 
 func twoBF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
-	high, low := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(0xffff)
-	odd, round, nan := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(number.NaN16<<16)
-	most, least := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(normal32)
+	high, low := all(0xffff0000), all(0xffff)
+	odd, round, nan := all(1), all(0x7fff), all(number.NaN16<<16)
+	most, least := all(most32), all(normal32)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i])
 		rare := x.Xor(x)
@@ -222,9 +225,9 @@ func twoBF16(d, a, b *[4][8]uint32, op HalfOp, pair bool, scalar number.Func) {
 }
 
 func fmaBF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
-	high, low, middle := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(0xffff), archsimd.BroadcastUint32x8(0x8000)
-	odd, round, nan := archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(number.NaN16<<16)
-	most, least := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(normal32)
+	high, low, middle := all(0xffff0000), all(0xffff), all(0x8000)
+	odd, round, nan := all(1), all(0x7fff), all(number.NaN16<<16)
+	most, least := all(most32), all(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
 		lo := x.ShiftAllLeft(16).AsFloat32x8().MulAdd(y.ShiftAllLeft(16).AsFloat32x8(), z.ShiftAllLeft(16).AsFloat32x8())
@@ -256,8 +259,8 @@ func simdWiden(f *halfFormat, scalar number.Func) Vec {
 }
 
 func widenLanes(d, a *[4][8]uint32, infinity uint32, scalar number.Func) {
-	special := archsimd.BroadcastUint32x8(infinity)
-	mask, scale := archsimd.BroadcastUint32x8(f16Mask), archsimd.BroadcastUint32x8(f16Scale).AsFloat32x8()
+	special := all(infinity)
+	mask, scale := all(f16Mask), all(f16Scale).AsFloat32x8()
 	for i := range d {
 		x := archsimd.LoadUint32x8(&a[i])
 		r := x.ShiftAllLeft(16)
@@ -289,10 +292,10 @@ func simdNarrow(f *halfFormat, pair bool, scalar number.Func) Vec {
 }
 
 func narrowToF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {
-	most, odd := archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(1)
-	round, bias := archsimd.BroadcastUint32x8(f16Below>>1), archsimd.BroadcastUint32x8(112<<10)
-	infinity, least := archsimd.BroadcastUint32x8(f16Infinity), archsimd.BroadcastUint32x8(0x38800000)
-	magic, sign := archsimd.BroadcastUint32x8(0x3f000000).AsFloat32x8(), archsimd.BroadcastUint32x8(0x8000)
+	most, odd := all(most32), all(1)
+	round, bias := all(f16Below>>1), all(112<<10)
+	infinity, least := all(f16Infinity), all(0x38800000)
+	magic, sign := all(0x3f000000).AsFloat32x8(), all(0x8000)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]).AsFloat32x8(), archsimd.LoadUint32x8(&b[i]).AsFloat32x8()
 		if x.IsNaN().Or(y.IsNaN()).ToBits() != 0 {
@@ -309,8 +312,8 @@ func narrowToF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// nearestF16 rounds numbers of single precision. Those that are subnormal as halves are made by an addition, after which
-// the last bit is worth as much as theirs.
+// nearestF16 rounds numbers of single precision. Those that are subnormal as halves are made by an addition, after
+// which the last bit is worth as much as theirs.
 func nearestF16(r floats, most, odd, round, bias, infinity, least, sign words, magic floats) words {
 	u := r.AsUint32x8()
 	m := u.And(most)
@@ -320,8 +323,8 @@ func nearestF16(r floats, most, odd, round, bias, infinity, least, sign words, m
 }
 
 func narrowToBF16(d, a, b *[4][8]uint32, pair bool, scalar number.Func) {
-	high, low, odd := archsimd.BroadcastUint32x8(0xffff0000), archsimd.BroadcastUint32x8(0xffff), archsimd.BroadcastUint32x8(1)
-	round, nan := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(0x7fff0000)
+	high, low, odd := all(0xffff0000), all(0xffff), all(1)
+	round, nan := all(0x7fff), all(0x7fff0000)
 	for i := range d {
 		x, y := archsimd.LoadUint32x8(&a[i]).AsFloat32x8(), archsimd.LoadUint32x8(&b[i]).AsFloat32x8()
 		if x.IsNaN().Or(y.IsNaN()).ToBits() != 0 {
