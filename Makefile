@@ -23,6 +23,10 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
+# The software GPU computes with vector instructions where Go's simd experiment is on. Without it (make
+# GOEXPERIMENT=nosimd), or without this Makefile, it is slower and computes the same.
+export GOEXPERIMENT ?= simd
+
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 LIB      := internal/embedded/lib
@@ -34,10 +38,13 @@ EMBEDDED := $(shell find cmd internal -name '*.ptx' 2>/dev/null)
 SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.sh)
 STUBSRC  := $(wildcard stub/*.c stub/*.h stub/*.sh)
 
+# Packages with code for both settings of GOEXPERIMENT, or that run it.
+VECTORS := ./internal/softgpu ./internal/softgpu/lanes
+
 # Packages that are pure enough for the race detector to be worth its time.
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
-.PHONY: build install demo test lint bench soak flake clean generate fuzz-smoke setup examples criu e2e race unit
+.PHONY: build install demo test lint bench soak flake clean generate fuzz-smoke setup examples criu e2e race unit portable
 
 build: bin/holdfast
 
@@ -77,10 +84,16 @@ install: build
 	install -m 755 bin/holdfast '$(DESTDIR)$(PREFIX)/bin/holdfast'
 
 # Unit tests first, then end to end: what fails cheaply fails early.
-test: setup lint build examples criu unit race fuzz-smoke e2e
+test: setup lint build examples criu unit portable race fuzz-smoke e2e
 
 unit: build examples criu
 	HOLDFAST_CRIU='$(CURDIR)/$(CRIU)' $(GO) test $$($(GO) list ./... | grep -v '/test/e2e$$')
+
+# The same without vector instructions.
+portable: build
+	GOEXPERIMENT=nosimd $(GO) vet $(VECTORS)
+	GOEXPERIMENT=nosimd $(GO) run $(STATICCHECK) $(VECTORS)
+	GOEXPERIMENT=nosimd $(GO) test $(VECTORS)
 
 race: build
 	$(GO) test -race $(RACE)

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -87,7 +88,7 @@ func atomicAdd64(old, b float64) float64 {
 	case old != old:
 		return old
 	}
-	return nan64(old+b, old, b)
+	return number.KeepNaN64(old+b, old, b)
 }
 
 // atomicFunc is the operation fn on type t. Additions of f32 flush subnormal
@@ -169,15 +170,15 @@ func atomicFunc(fn string, t ptx.Type, who owner, flush bool) atomFunc {
 		case ptx.F32:
 			if flush {
 				return exchange32(who, func(old, b, _ uint32) uint32 {
-					return math.Float32bits(flush32(canon32(flush32(math.Float32frombits(old)) + flush32(math.Float32frombits(b)))))
+					return math.Float32bits(number.Flush32(number.Canon32(number.Flush32(math.Float32frombits(old)) + number.Flush32(math.Float32frombits(b)))))
 				})
 			}
 			return exchange32(who, func(old, b, _ uint32) uint32 {
-				return math.Float32bits(canon32(math.Float32frombits(old) + math.Float32frombits(b)))
+				return math.Float32bits(number.Canon32(math.Float32frombits(old) + math.Float32frombits(b)))
 			})
 		case ptx.F64:
 			return exchange64(who, func(old, b, _ uint64) uint64 {
-				return bits64of(atomicAdd64(f64of(old), f64of(b)))
+				return number.Bits64(atomicAdd64(number.F64(old), number.F64(b)))
 			})
 		}
 		if f := packed16(fn, t, who); f != nil {

@@ -88,7 +88,7 @@ func (b *block) tryRelease(id int) {
 		return
 	}
 	if b.watch != nil && !bar.split && (bar.expected == 0 || bar.expected >= len(b.warps)*32) {
-		b.watch.barrier()
+		b.watch.Barrier()
 	}
 	for _, w := range b.warps {
 		for i := range w.groups {

@@ -2,6 +2,8 @@ package softgpu
 
 import (
 	"unsafe"
+
+	"holdfast/internal/softgpu/observe"
 )
 
 // A block is a CTA, with the place for its warps. It is used again for other
@@ -23,7 +25,7 @@ type block struct {
 	sharedMem  []uint64
 	localMem   []uint64
 
-	watch *watch // nil = not observed
+	watch *observe.Watch // nil = not observed
 
 	threadInsts, warpInsts uint64
 	passes                 int
@@ -34,7 +36,7 @@ func (l *launch) newBlock() *block {
 	n := (l.threads + 31) / 32
 	b := &block{launch: l, warps: make([]*warp, n)}
 	if l.cfg.Observer != nil {
-		b.watch = newWatch(l.cfg.Observer)
+		b.watch = observe.NewWatch(l.cfg.Observer)
 	}
 	// One more line than asked for, so that an empty one has an address too.
 	b.sharedMem = make([]uint64, (l.sharedBytes+16)/8+2)
@@ -92,7 +94,7 @@ func (b *block) begin(idx [3]uint32) {
 	b.bars = [numBarriers]barrier{}
 	b.passes = 0
 	if b.watch != nil {
-		b.watch.begin()
+		b.watch.Begin()
 	}
 	clear(b.sharedMem)
 	for _, w := range b.warps {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -302,11 +303,11 @@ func (m *TensorMap) fill() uint64 {
 	}
 	switch m.Type {
 	case TensorF16, TensorBF16:
-		return fillNaN
+		return number.FillNaN
 	case TensorF32, TensorF32Ftz, TensorTF32, TensorTF32Ftz:
-		return fillNaN<<16 | fillNaN
+		return number.FillNaN<<16 | number.FillNaN
 	case TensorF64:
-		return fillNaN<<48 | fillNaN<<32 | fillNaN<<16 | fillNaN
+		return number.FillNaN<<48 | number.FillNaN<<32 | number.FillNaN<<16 | number.FillNaN
 	}
 	return 0
 }

@@ -103,10 +103,10 @@ DONE:
 	if out[512] != 0x4000_4400 { // 4 and 2
 		t.Errorf("f16 sums %#x", out[512])
 	}
-	if got, want := o.Ranges(Read|Exposed, Written), []Range{{p, 256}}; !slices.Equal(got, want) {
+	if got, want := o.Ranges(Read|Exposed, Written), []Range{{Addr: p, Len: 256}}; !slices.Equal(got, want) {
 		t.Errorf("read %v, want %v", got, want)
 	}
-	if got, want := o.Ranges(Written, 0), []Range{{q, 512}, {q + 1024, 128}, {q + 2048, 16}, {q + 3072, 16}}; !slices.Equal(got, want) {
+	if got, want := o.Ranges(Written, 0), []Range{{Addr: q, Len: 512}, {Addr: q + 1024, Len: 128}, {Addr: q + 2048, Len: 16}, {Addr: q + 3072, Len: 16}}; !slices.Equal(got, want) {
 		t.Errorf("written %v, want %v", got, want)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"unsafe"
+
+	"holdfast/internal/softgpu/lanes"
 )
 
 // A callSite is the operand of a call.
@@ -243,9 +245,9 @@ func restoreLanes(w *warp, f *function, saved []uint64, mask uint32) {
 			d := w.r.p(v.off)
 			*d = *d&^mask | *old.p(rel)&mask
 		case slot32:
-			blend32(unsafe.Add(w.r.base, v.off), unsafe.Add(old.base, rel), mask)
+			lanes.Blend32(unsafe.Add(w.r.base, v.off), unsafe.Add(old.base, rel), mask)
 		case slot64:
-			blend64(unsafe.Add(w.r.base, v.off), unsafe.Add(old.base, rel), mask)
+			lanes.Blend64(unsafe.Add(w.r.base, v.off), unsafe.Add(old.base, rel), mask)
 		case slotParam:
 			for m := mask; m != 0; m &= m - 1 {
 				i := uintptr(bits.TrailingZeros32(m))

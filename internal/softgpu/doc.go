@@ -12,8 +12,9 @@
 // lanes for types up to 32 bits, 64-bit lanes for the wider ones, one bit a lane for
 // predicates; a vector register of PTX is a register for each component. Constants and special registers are vectors too, filled when a
 // warp is set up, so that an operand is always an offset into the file.
-// Most instructions are loops over 32 lanes; where only some lanes are active
-// the loop writes to a scratch vector whose active lanes are then copied.
+// Most instructions work on all 32 lanes, as a loop or with vector instructions
+// (package lanes); where only some lanes are active the result goes to a scratch
+// vector whose active lanes are then copied.
 //
 // A warp is a set of groups of lanes, each with a program counter and a call
 // frame. The group with the deepest frame and the lowest counter runs, and
@@ -76,11 +77,34 @@
 // With LaunchConfig.Observer set, the launch runs a copy of the code in which every
 // access of global memory is wrapped; see Observer for what is recorded and what it costs.
 //
+// # Packages and files
+//
+//	number/    arithmetic: pure functions of bits
+//	lanes/     the table of operations, and their forms for 32 lanes
+//	observe/   the record of what a launch accesses
+//	probe/     a kernel for each instruction of the table, for tests on GPUs and off
+//	device/    the driver API over this package; gpuwire/ is its protocol
+//
+//	module.go, program.go                a module and what its kernels become
+//	lower*.go, regalloc.go, call.go      translation: operands and names, instructions, memory, warps, calls
+//	arith*.go, cvt*.go, compare.go,      what an instruction computes: the operation in the table, or a function
+//	f16.go, video.go, carry.go           made of package number
+//	inst.go, warp.go, block.go,          execution: the loop over instructions, groups of lanes, warps, blocks,
+//	cluster.go, launch.go, prefix.go     clusters, launches, and launches that are cut short
+//	space.go, memory.go, atom.go,        the address space, and what reads and writes it
+//	bulk.go, stack.go, heap.go, windows.go
+//	barrier.go, mbarrier.go,             waiting for each other
+//	collective.go, control.go
+//	matrix.go, mma.go, wmma.go,          matrices
+//	wgmma.go, sparse.go
+//	image.go, texture.go, surface.go,    textures, surfaces and tensor maps
+//	tensormap.go
+//	observe.go, printf.go, fault.go      observed launches, output, and what went wrong
+//
 // # Locks
 //
 // Space.mu guards the page table and the aliases against concurrent Map and
 // Unmap; the executor reads both without it. The caller must not unmap memory
 // that a running launch may use: the launch then ends with a fault, not with
-// a crash, but which of its writes happened is unknown. Observer.mu guards the
-// list of its shadows; their words are atomic.
+// a crash, but which of its writes happened is unknown. Package observe says what guards an Observer.
 package softgpu

@@ -31,7 +31,7 @@ func (s *Space) SetHeap(base, size uint64) error {
 	if _, err := s.Bytes(base, size); err != nil {
 		return fmt.Errorf("heap: %w", err)
 	}
-	s.heap.Store(&heap{free: []Range{{base, size}}, used: map[uint64]uint64{}})
+	s.heap.Store(&heap{free: []Range{{Addr: base, Len: size}}, used: map[uint64]uint64{}})
 	return nil
 }
 
@@ -45,7 +45,7 @@ func (s *Space) HeapUsed() []Range {
 	defer h.mu.Unlock()
 	var used []Range
 	for at, n := range h.used {
-		used = append(used, Range{at, n})
+		used = append(used, Range{Addr: at, Len: n})
 	}
 	slices.SortFunc(used, func(a, b Range) int { return cmpU64(a.Addr, b.Addr) })
 	return used
@@ -63,13 +63,13 @@ func (s *Space) RestoreHeap(base, size uint64, used []Range) error {
 			return &AddressError{r.Addr, fmt.Sprintf("%#x bytes given out of the heap", r.Len)}
 		}
 		if r.Addr > at {
-			h.free = append(h.free, Range{at, r.Addr - at})
+			h.free = append(h.free, Range{Addr: at, Len: r.Addr - at})
 		}
 		h.used[r.Addr] = r.Len
 		at = r.Addr + r.Len
 	}
 	if at < base+size {
-		h.free = append(h.free, Range{at, base + size - at})
+		h.free = append(h.free, Range{Addr: at, Len: base + size - at})
 	}
 	s.heap.Store(h)
 	return nil
@@ -90,10 +90,10 @@ func (h *heap) alloc(n, align uint64) uint64 {
 		}
 		var rest []Range
 		if at > r.Addr {
-			rest = append(rest, Range{r.Addr, at - r.Addr})
+			rest = append(rest, Range{Addr: r.Addr, Len: at - r.Addr})
 		}
 		if end := r.Addr + r.Len; at+n < end {
-			rest = append(rest, Range{at + n, end - at - n})
+			rest = append(rest, Range{Addr: at + n, Len: end - at - n})
 		}
 		h.free = slices.Replace(h.free, i, i+1, rest...)
 		h.used[at] = n
@@ -112,7 +112,7 @@ func (h *heap) release(at uint64) bool {
 	}
 	delete(h.used, at)
 	i, _ := slices.BinarySearchFunc(h.free, at, func(r Range, at uint64) int { return cmpU64(r.Addr, at) })
-	h.free = slices.Insert(h.free, i, Range{at, n})
+	h.free = slices.Insert(h.free, i, Range{Addr: at, Len: n})
 	join := func(i int) {
 		if i >= 0 && i+1 < len(h.free) && h.free[i].Addr+h.free[i].Len == h.free[i+1].Addr {
 			h.free[i].Len += h.free[i+1].Len

@@ -98,19 +98,22 @@ func TestDeviceHeap(t *testing.T) {
 			}
 		}
 	}
-	if h := d.space.heap.Load(); len(h.free) != 1 || h.free[0] != (Range{base, size}) || len(h.used) != 0 {
+	if h := d.space.heap.Load(); len(h.free) != 1 || h.free[0] != (Range{Addr: base, Len: size}) || len(h.used) != 0 {
 		t.Errorf("after all is freed: %v, %d in use", h.free, len(h.used))
 	}
 	// A heap that is carried over gives out only what was free.
-	kept := []Range{{base + 16, 32}, {base + 48, 16}, {base + size - 16, 16}}
+	kept := []Range{{Addr: base + 16, Len: 32}, {Addr: base + 48, Len: 16}, {Addr: base + size - 16, Len: 16}}
 	if err := d.space.RestoreHeap(base, size, kept); err != nil {
 		t.Fatal(err)
 	}
 	h := d.space.heap.Load()
-	if want := []Range{{base, 16}, {base + 64, size - 80}}; !slices.Equal(h.free, want) || !slices.Equal(d.space.HeapUsed(), kept) {
+	if want := []Range{{Addr: base, Len: 16}, {Addr: base + 64, Len: size - 80}}; !slices.Equal(h.free, want) || !slices.Equal(d.space.HeapUsed(), kept) {
 		t.Errorf("restored heap: %v free, %v used", h.free, d.space.HeapUsed())
 	}
-	for _, bad := range [][]Range{{{base, 8}}, {{base + 32, 32}, {base + 48, 16}}, {{base + size, 16}}, {{base - 16, 16}}} {
+	for _, bad := range [][]Range{
+		{{Addr: base, Len: 8}}, {{Addr: base + 32, Len: 32}, {Addr: base + 48, Len: 16}},
+		{{Addr: base + size, Len: 16}}, {{Addr: base - 16, Len: 16}},
+	} {
 		if d.space.RestoreHeap(base, size, bad) == nil {
 			t.Errorf("%v is accepted", bad)
 		}
@@ -133,7 +136,7 @@ func TestDeviceHeap(t *testing.T) {
 func TestHeapRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	const base, size = 1 << 20, 1 << 16
-	h := &heap{free: []Range{{base, size}}, used: map[uint64]uint64{}}
+	h := &heap{free: []Range{{Addr: base, Len: size}}, used: map[uint64]uint64{}}
 	owner := make([]uint64, size)
 	live := map[uint64]uint64{}
 	for range 5000 {
@@ -167,7 +170,7 @@ func TestHeapRandom(t *testing.T) {
 	for at := range live {
 		h.release(at)
 	}
-	if len(h.free) != 1 || h.free[0] != (Range{base, size}) {
+	if len(h.free) != 1 || h.free[0] != (Range{Addr: base, Len: size}) {
 		t.Errorf("after all is freed: %v", h.free)
 	}
 }

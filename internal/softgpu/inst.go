@@ -1,11 +1,11 @@
 package softgpu
 
-//go:generate go run genvec.go
-
 import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
+	"holdfast/internal/softgpu/number"
 )
 
 // A kind tells the interpreter loop how to run an instruction.
@@ -40,9 +40,9 @@ const (
 )
 
 type (
-	vecFunc  func(d, a, b, c unsafe.Pointer)
-	cmpFunc  func(a, b unsafe.Pointer) uint32
-	laneFunc func(a, b, c uint64) uint64
+	vecFunc  = lanes.Vec
+	cmpFunc  = lanes.Cmp
+	laneFunc = number.Func
 	execFunc func(w *warp, in *inst, mask uint32)
 )
 

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // both runs f in the parallel and in the deterministic mode.
@@ -226,7 +228,7 @@ func TestMatrixProduct(t *testing.T) {
 			for j := range n {
 				var want float32
 				for k := range n {
-					want = fma32exact(a[i*n+k], b[k*n+j], want)
+					want = number.FMA32(a[i*n+k], b[k*n+j], want)
 				}
 				if math.Float32bits(c[i*n+j]) != math.Float32bits(want) {
 					t.Fatalf("c[%d,%d] = %v, want %v", i, j, c[i*n+j], want)

@@ -92,7 +92,7 @@ func (in *Instance) Launch(kernel string, cfg LaunchConfig) (Stats, error) {
 		return Stats{}, fmt.Errorf("kernel %s: %w", kernel, err)
 	}
 	if cfg.Observer != nil {
-		cfg.Observer.reset()
+		cfg.Observer.Reset()
 		l.code = prog.observed()
 	}
 	workers := cfg.Workers

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -580,9 +581,9 @@ func immBits(x *ptx.Imm, t ptx.Type) uint64 {
 	}
 	switch t {
 	case ptx.F16:
-		return uint64(f16From64(f, roundNearest))
+		return uint64(number.RoundF16(f, number.Nearest))
 	case ptx.BF16:
-		return uint64(bf16From64(f, roundNearest))
+		return uint64(number.RoundBF16(f, number.Nearest))
 	case ptx.F32, ptx.TF32:
 		return uint64(math.Float32bits(float32(f)))
 	}

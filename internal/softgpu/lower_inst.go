@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -110,14 +112,11 @@ func (l *lowering) compute(in *isa.Inst) {
 		l.fail(in.Src.Pos, "not implemented")
 	}
 	x := inst{kind: kindVec}
-	x.vec = vecOps[vecKey(in)]
-	if x.vec == nil {
-		x.lane = laneOp(in)
-		if x.vec = halfVec(in, x.lane); x.vec == nil {
-			x.vec = ftzVec(in)
-		}
-		if in.Op == "prmt" && in.Mode == "" {
-			x.vec = permuteVec(in.Args[3].X)
+	x.lane = laneOp(in)
+	x.vec = vecOp(in, x.lane)
+	if in.Op == "prmt" && in.Mode == "" {
+		if f := permuteVec(in.Args[3].X); f != nil {
+			x.vec = f
 		}
 	}
 	if x.vec == nil {
@@ -261,8 +260,8 @@ func (l *lowering) copyPlace(to, from place) {
 	}
 }
 
-func vMov32(d, a, _, _ unsafe.Pointer) { *(*[32]uint32)(d) = *(*[32]uint32)(a) }
-func vMov64(d, a, _, _ unsafe.Pointer) { *(*[32]uint64)(d) = *(*[32]uint64)(a) }
+func vMov32(d, a, _, _ unsafe.Pointer) { lanes.Copy32(d, a) }
+func vMov64(d, a, _, _ unsafe.Pointer) { lanes.Copy64(d, a) }
 
 func (l *lowering) mov(in *isa.Inst) {
 	dst, src := in.Args[0].X, in.Args[1].X
@@ -496,7 +495,7 @@ func (l *lowering) cvta(in *isa.Inst) {
 	}
 	d := l.writeExact(in.Args[0].X, in.T)
 	c := l.constBits(base, slot64)
-	l.emit(inst{kind: kindVec, wide: wideD | wideA | wideB, d: d, a: src.off, b: c, c: c, vec: vecOps["add.u64"]})
+	l.emit(inst{kind: kindVec, wide: wideD | wideA | wideB, d: d, a: src.off, b: c, c: c, vec: lanes.Op("add.u64")})
 }
 
 // isspacep asks whether a generic address lies in the window of a space. Constants lie among the module's
@@ -518,7 +517,7 @@ func (l *lowering) isspacep(in *isa.Inst) {
 	case "param", "param::entry":
 		size = paramSize
 	}
-	f := func(a, _, _ uint64) uint64 { return b2u(a-base < size) }
+	f := func(a, _, _ uint64) uint64 { return number.FromBool(a-base < size) }
 	l.emit(inst{kind: kindLaneCmp, wide: wideA | wideB, d: d, a: a, b: a, lane: f})
 }
 
@@ -528,7 +527,7 @@ func (l *lowering) isConst(d, a uint32, want bool) {
 	var consts []Range
 	for _, g := range l.m.globals {
 		if g.Const {
-			consts = append(consts, Range{g.Offset, g.Size})
+			consts = append(consts, Range{Addr: g.Offset, Len: g.Size})
 		}
 	}
 	l.emit(inst{kind: kindExec, d: d, a: a, exec: func(w *warp, in *inst, mask uint32) {
@@ -546,13 +545,6 @@ func (l *lowering) isConst(d, a uint32, want bool) {
 			}
 		}
 	}})
-}
-
-func b2u(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (l *lowering) setp(in *isa.Inst) {
@@ -575,17 +567,19 @@ func (l *lowering) setp(in *isa.Inst) {
 		l.setpPacked(in, x)
 		return
 	}
-	x.cmp = cmpOps[in.Cmp+"."+isa.TypeName(in.T)]
-	if f := x.cmp; f != nil && in.Has(isa.Ftz) {
-		x.cmp = func(a, b unsafe.Pointer) uint32 { return f(flushed(a), flushed(b)) }
+	key := in.Cmp + "." + isa.TypeName(in.T)
+	if in.Has(isa.Ftz) {
+		x.cmp = lanes.CompareFtz(key)
+	} else {
+		x.cmp = lanes.Compare(key)
 	}
 	if x.cmp == nil {
-		f := compareFunc(in.Cmp, in.T, in.Has(isa.Ftz))
+		f := number.Compare(in.Cmp, in.T, in.Has(isa.Ftz))
 		if f == nil {
 			l.fail(in.Src.Pos, "no comparison .%s of this type", in.Cmp)
 		}
 		x.kind = kindLaneCmp
-		x.lane = func(a, b, _ uint64) uint64 { return b2u(f(a, b)) }
+		x.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a, b)) }
 		if slotFor(in.T) == slot64 {
 			x.wide = wideA | wideB
 		}
@@ -599,13 +593,13 @@ func (l *lowering) setpPacked(in *isa.Inst, x inst) {
 	if in.T == ptx.BF16x2 {
 		half = ptx.BF16
 	}
-	f := compareFunc(in.Cmp, half, in.Has(isa.Ftz))
+	f := number.Compare(in.Cmp, half, in.Has(isa.Ftz))
 	e := x.e
 	hi := x
 	x.e, hi.e = 0, 0
 	x.kind, hi.kind = kindLaneCmp, kindLaneCmp
-	x.lane = func(a, b, _ uint64) uint64 { return b2u(f(a&0xffff, b&0xffff)) }
-	hi.lane = func(a, b, _ uint64) uint64 { return b2u(f(a>>16&0xffff, b>>16&0xffff)) }
+	x.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a&0xffff, b&0xffff)) }
+	hi.lane = func(a, b, _ uint64) uint64 { return number.FromBool(f(a>>16&0xffff, b>>16&0xffff)) }
 	hi.d = e
 	c := x.c
 	if x.boolOp != boolNone && e != 0 && x.d == c {
@@ -628,7 +622,7 @@ func (l *lowering) setCombined(in *isa.Inst) {
 	}
 	p := l.read(in.Args[3].X, ptx.Pred)
 	c := l.reg(ptx.U32)
-	l.emit(inst{kind: kindVec, d: c.off, a: l.constBits(1, slot32), b: l.constBits(0, slot32), c: p, vec: vSelect32})
+	l.emit(inst{kind: kindVec, d: c.off, a: l.constBits(1, slot32), b: l.constBits(0, slot32), c: p, vec: lanes.Select32})
 	x := inst{kind: kindLane, d: l.writeExact(in.Args[0].X, in.T), a: l.read(in.Args[1].X, in.U), b: l.read(in.Args[2].X, in.U), c: c.off, lane: f}
 	if slotFor(in.U) == slot64 {
 		x.wide = wideA | wideB
@@ -646,7 +640,7 @@ func (l *lowering) bfi(in *isa.Inst) {
 		pos, length := w.r.v32(in.c), w.r.v32(in.e)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m) & 31
-			w.r.put(in.d, i, wide, insertField(w.r.get(in.a, i, wide), w.r.get(in.b, i, wide), uint64(pos[i]), uint64(length[i]), n))
+			w.r.put(in.d, i, wide, number.InsertField(w.r.get(in.a, i, wide), w.r.get(in.b, i, wide), uint64(pos[i]), uint64(length[i]), n))
 		}
 	}})
 }
@@ -656,33 +650,9 @@ func (l *lowering) selp(in *isa.Inst) {
 	a, b := l.read(in.Args[1].X, in.T), l.read(in.Args[2].X, in.T)
 	c := l.read(in.Args[3].X, ptx.Pred)
 	if slotFor(in.T) == slot64 {
-		l.emit(inst{kind: kindVec, wide: wideD, d: d, a: a, b: b, c: c, vec: vSelect64})
+		l.emit(inst{kind: kindVec, wide: wideD, d: d, a: a, b: b, c: c, vec: lanes.Select64})
 	} else {
-		l.emit(inst{kind: kindVec, d: d, a: a, b: b, c: c, vec: vSelect32})
-	}
-}
-
-func vSelect32(d, a, b, c unsafe.Pointer) {
-	D, A, B := (*[8][2]uint64)(d), (*[8][2]uint64)(a), (*[8][2]uint64)(b)
-	p := *(*uint32)(c)
-	for i := range D {
-		k := &laneBits[p&15]
-		p >>= 4
-		D[i][0] = B[i][0] ^ (A[i][0]^B[i][0])&k[0]
-		D[i][1] = B[i][1] ^ (A[i][1]^B[i][1])&k[1]
-	}
-}
-
-func vSelect64(d, a, b, c unsafe.Pointer) {
-	D, A, B := (*[8][4]uint64)(d), (*[8][4]uint64)(a), (*[8][4]uint64)(b)
-	p := *(*uint32)(c)
-	for i := range D {
-		d, a, b := &D[i], &A[i], &B[i]
-		d[0] = b[0] ^ (a[0]^b[0])&-uint64(p&1)
-		d[1] = b[1] ^ (a[1]^b[1])&-uint64(p>>1&1)
-		d[2] = b[2] ^ (a[2]^b[2])&-uint64(p>>2&1)
-		d[3] = b[3] ^ (a[3]^b[3])&-uint64(p>>3&1)
-		p >>= 4
+		l.emit(inst{kind: kindVec, d: d, a: a, b: b, c: c, vec: lanes.Select32})
 	}
 }
 
@@ -751,11 +721,11 @@ func (l *lowering) lop3(in *isa.Inst) {
 func lop3Func(lut uint8) vecFunc {
 	switch lut {
 	case 0xc0:
-		return vecOps["and.b32"]
+		return lanes.Op("and.b32")
 	case 0xfc:
-		return vecOps["or.b32"]
+		return lanes.Op("or.b32")
 	case 0x3c:
-		return vecOps["xor.b32"]
+		return lanes.Op("xor.b32")
 	case 0x96:
 		return func(d, a, b, c unsafe.Pointer) {
 			D, A, B, C := (*[32]uint32)(d), (*[32]uint32)(a), (*[32]uint32)(b), (*[32]uint32)(c)

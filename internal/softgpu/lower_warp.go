@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -228,7 +229,7 @@ func (l *lowering) shuffle(in *isa.Inst, x inst) {
 		for i := range op.from {
 			j, in := op.source(i, uint32(b.Bits), uint32(c.Bits))
 			op.from[i] = uint8(j)
-			op.ok |= uint32(b2u(in)) << i
+			op.ok |= uint32(number.FromBool(in)) << i
 		}
 	}
 	x.x = nil
@@ -262,7 +263,7 @@ func execShuffle(w *warp, in *inst, op *shuffleOp, mask uint32) {
 			i := bits.TrailingZeros32(m) & 31
 			j, in := op.source(i, b[i], c[i])
 			d[i] = a[j&31]
-			ok |= uint32(b2u(in)) << i
+			ok |= uint32(number.FromBool(in)) << i
 		}
 	}
 	q := w.r.p(op.p)

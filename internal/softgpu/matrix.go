@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -58,15 +59,15 @@ func multiply(c, a, b []float64, m, n, k int) {
 }
 
 // multiplyFused is multiply with fused steps, each rounded by r.
-func multiplyFused(c, a, b []float64, m, n, k int, r rounding) {
+func multiplyFused(c, a, b []float64, m, n, k int, r number.Rounding) {
 	for i := range m {
 		for j := range n {
 			s := c[i*n+j]
 			for x := range k {
-				if r == roundNearest {
+				if r == number.Nearest {
 					s = math.FMA(a[i*k+x], b[j*k+x], s)
 				} else {
-					s = fma64(a[i*k+x], b[j*k+x], s, r, false)
+					s = number.FMA64(a[i*k+x], b[j*k+x], s, r, false)
 				}
 			}
 			c[i*n+j] = s
@@ -168,7 +169,7 @@ func decoderOf(t ptx.Type) *decoder {
 			if t == ptx.E4M3 {
 				table[i] = e4m3Value(uint32(i))
 			} else {
-				table[i] = smallTo64(uint32(i), 5, 2)
+				table[i] = number.SmallValue(uint32(i), 5, 2)
 			}
 		}
 		return &decoder{per: 4, bits: 8, float: func(x uint64) float64 { return table[x&0xff] }}
@@ -184,7 +185,7 @@ func decoderOf(t ptx.Type) *decoder {
 	return nil
 }
 
-// f16Value is smallTo64(x, 5, 10), quicker.
+// f16Value is number.SmallValue(x, 5, 10), quicker.
 func f16Value(x uint64) float64 {
 	exp := x >> 10 & 0x1f
 	switch exp {
@@ -195,7 +196,7 @@ func f16Value(x uint64) float64 {
 		}
 		return v
 	case 0x1f:
-		return smallTo64(uint32(x), 5, 10)
+		return number.SmallValue(uint32(x), 5, 10)
 	}
 	return math.Float64frombits(x>>15&1<<63 | (exp+1023-15)<<52 | x&0x3ff<<42)
 }
@@ -222,9 +223,9 @@ func encode(x float64, t ptx.Type) uint64 {
 		return math.Float64bits(x)
 	case ptx.F16:
 		if x != x {
-			return nan16bits
+			return number.NaN16
 		}
-		return uint64(f16From64(x, roundNearest))
+		return uint64(number.RoundF16(x, number.Nearest))
 	}
 	if x != x {
 		return 0x7fffffff

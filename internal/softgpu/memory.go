@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/lanes"
 	"holdfast/ptx"
 )
 
@@ -92,26 +93,31 @@ func (w *warp) pointer(in *inst, sp memSpace, lane int, addr, n uint64, need uin
 	return nil
 }
 
-// stride looks at the addresses of a full warp: n bytes apart, or all the same.
-func stride[A laneWord](a *[32]A, n A) (row, same bool) {
-	first := a[0]
-	step := a[1] - first
-	if step != n && step != 0 || a[31]-first != 31*step {
-		return false, false
+// rowOf looks at addresses of either width.
+func rowOf[A laneWord](a *[32]A, n uint64) (row, same bool) {
+	if sizeof[A]() == 8 {
+		return lanes.Row64((*[32]uint64)(unsafe.Pointer(a)), n)
 	}
-	var x A
-	for i := range (*[8][4]A)(unsafe.Pointer(a)) {
-		q := &(*[8][4]A)(unsafe.Pointer(a))[i]
-		x |= (q[0] - first) | (q[1] - first - step) | (q[2] - first - 2*step) | (q[3] - first - 3*step)
-		first += 4 * step
+	return lanes.Row32((*[32]uint32)(unsafe.Pointer(a)), uint32(n))
+}
+
+// hasRow reports whether 32 numbers of n bytes at addr are in shared memory, aligned.
+func (b *block) hasRow(addr, n uint64) bool {
+	return addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr
+}
+
+func copyRow[D laneWord](d, s unsafe.Pointer) {
+	if sizeof[D]() == 8 {
+		lanes.Copy64(d, s)
+	} else {
+		lanes.Copy32(d, s)
 	}
-	return x == 0 && step == n, x == 0 && step == 0
 }
 
 // loadRow fills lanes with elements that lie side by side, storeRow is the way back.
 func loadRow[E element, D laneWord](d *[32]D, p unsafe.Pointer) {
 	if sizeof[E]() == sizeof[D]() {
-		*d = *(*[32]D)(p)
+		copyRow[D](unsafe.Pointer(d), p)
 		return
 	}
 	src := (*[32]E)(p)
@@ -122,7 +128,7 @@ func loadRow[E element, D laneWord](d *[32]D, p unsafe.Pointer) {
 
 func storeRow[E element, D laneWord](p unsafe.Pointer, v *[32]D) {
 	if sizeof[E]() == sizeof[D]() {
-		*(*[32]D)(p) = *v
+		copyRow[D](p, unsafe.Pointer(v))
 		return
 	}
 	dst := (*[32]E)(p)
@@ -137,7 +143,7 @@ func loadGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	d := (*[32]D)(unsafe.Add(w.r.base, in.d))
 	n := sizeof[E]()
 	if mask == fullMask {
-		row, same := stride(a, n)
+		row, same := lanes.Row64(a, n)
 		if row {
 			if addr := a[0] + in.off; addr&(n-1) == 0 {
 				if p := s.find(addr, 32*n, pageReadOnly); p != nil {
@@ -176,7 +182,7 @@ func storeGlobal[E element, D laneWord](w *warp, in *inst, mask uint32) {
 	v := (*[32]D)(unsafe.Add(w.r.base, in.b))
 	n := sizeof[E]()
 	if mask == fullMask {
-		if row, _ := stride(a, n); row {
+		if row, _ := lanes.Row64(a, n); row {
 			if addr := a[0] + in.off; addr&(n-1) == 0 {
 				if p := s.find(addr, 32*n, pageWritable); p != nil {
 					storeRow[E](p, v)
@@ -204,9 +210,9 @@ func loadShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	n := sizeof[E]()
 	off := A(in.off)
 	if mask == fullMask {
-		row, same := stride(a, A(n))
+		row, same := rowOf(a, n)
 		if row {
-			if addr := uint64(a[0] + off); addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr {
+			if addr := uint64(a[0] + off); b.hasRow(addr, n) {
 				loadRow[E](d, unsafe.Add(b.shared, addr))
 				return
 			}
@@ -236,8 +242,8 @@ func storeShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 	n := sizeof[E]()
 	off := A(in.off)
 	if mask == fullMask {
-		if row, _ := stride(a, A(n)); row {
-			if addr := uint64(a[0] + off); addr&(n-1) == 0 && addr < b.sharedSize && 32*n <= b.sharedSize-addr {
+		if row, _ := rowOf(a, n); row {
+			if addr := uint64(a[0] + off); b.hasRow(addr, n) {
 				storeRow[E](unsafe.Add(b.shared, addr), v)
 				return
 			}
@@ -251,6 +257,57 @@ func storeShared[E element, D, A laneWord](w *warp, in *inst, mask uint32) {
 		} else {
 			*(*E)(w.pointer(in, memShared, i, addr, n, pageWritable)) = E(v[i])
 		}
+	}
+}
+
+// Full warps whose words lie in a row are what most accesses are. These functions do that and nothing else; what is no
+// row, in another window, not mapped or misaligned goes to the general ones.
+
+func loadGlobal32(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 4, pageReadOnly)
+	if mask != fullMask || p == nil || !lanes.CopyRow32(unsafe.Add(w.r.base, in.d), p, a) {
+		loadGlobal[uint32, uint32](w, in, mask)
+	}
+}
+
+func loadGlobal64(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 8, pageReadOnly)
+	if mask != fullMask || p == nil || !lanes.CopyRow64(unsafe.Add(w.r.base, in.d), p, a) {
+		loadGlobal[uint64, uint64](w, in, mask)
+	}
+}
+
+func storeGlobal32(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 4, pageWritable)
+	if mask != fullMask || p == nil || !lanes.CopyRow32(p, unsafe.Add(w.r.base, in.b), a) {
+		storeGlobal[uint32, uint32](w, in, mask)
+	}
+}
+
+func storeGlobal64(w *warp, in *inst, mask uint32) {
+	a := w.r.v64(in.a)
+	p := w.block.launch.space.rowAt(a[0]+in.off, 8, pageWritable)
+	if mask != fullMask || p == nil || !lanes.CopyRow64(p, unsafe.Add(w.r.base, in.b), a) {
+		storeGlobal[uint64, uint64](w, in, mask)
+	}
+}
+
+func loadShared32(w *warp, in *inst, mask uint32) {
+	b, a := w.block, w.r.v32(in.a)
+	addr := uint64(a[0] + uint32(in.off))
+	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(w.r.base, in.d), unsafe.Add(b.shared, addr), a) {
+		loadShared[uint32, uint32, uint32](w, in, mask)
+	}
+}
+
+func storeShared32(w *warp, in *inst, mask uint32) {
+	b, a := w.block, w.r.v32(in.a)
+	addr := uint64(a[0] + uint32(in.off))
+	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(b.shared, addr), unsafe.Add(w.r.base, in.b), a) {
+		storeShared[uint32, uint32, uint32](w, in, mask)
 	}
 }
 
@@ -312,7 +369,7 @@ func (w *warp) row(in *inst, op *memOp, mask uint32) unsafe.Pointer {
 		return nil
 	}
 	a := w.r.v64(in.a)
-	if row, _ := stride(a, op.bytes); !row {
+	if row, _ := lanes.Row64(a, op.bytes); !row {
 		return nil
 	}
 	addr := a[0] + in.off
@@ -363,7 +420,13 @@ func loadFunc(op *memOp, t ptx.Type, wide, wideAddr bool) execFunc {
 }
 
 func pickLoad[E element](op *memOp, any, wide, wideAddr bool) execFunc {
-	switch {
+	switch n := sizeof[E](); {
+	case !any && op.space == memShared && n == 4 && !wide && !wideAddr:
+		return loadShared32
+	case !any && op.space != memShared && n == 4 && !wide:
+		return loadGlobal32
+	case !any && op.space != memShared && n == 8:
+		return loadGlobal64
 	case any && wide:
 		return loadAny[E, uint64]
 	case any:
@@ -396,7 +459,13 @@ func storeFunc(op *memOp, t ptx.Type, wide, wideAddr bool) execFunc {
 }
 
 func pickStore[E element](op *memOp, any, wide, wideAddr bool) execFunc {
-	switch {
+	switch n := sizeof[E](); {
+	case !any && op.space == memShared && n == 4 && !wide && !wideAddr:
+		return storeShared32
+	case !any && op.space != memShared && n == 4 && !wide:
+		return storeGlobal32
+	case !any && op.space != memShared && n == 8:
+		return storeGlobal64
 	case any && wide:
 		return storeAny[E, uint64]
 	case any:

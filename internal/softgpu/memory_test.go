@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -106,7 +107,7 @@ func TestLoadsAndStores(t *testing.T) {
 				x |= uint64(buf[int(ix[i])*s.n+j]) << (8 * j)
 			}
 			if s.sgn {
-				x = uint64(signExtend(x, uint(8*s.n)))
+				x = uint64(number.SignExtend(x, uint(8*s.n)))
 			}
 			if i < 64 && i&1 == 0 {
 				x = ^uint64(0)
@@ -191,8 +192,8 @@ func TestAtomics(t *testing.T) {
 		{"add", "u32", 4, 7, func(n uint64) uint64 { return uint64(uint32(7 + sum(n))) }},
 		{"add", "s32", 4, 0xffffffff, func(n uint64) uint64 { return uint64(uint32(0xffffffff + sum(n))) }},
 		{"add", "u64", 8, 1 << 40, func(n uint64) uint64 { return 1<<40 + sum(n) }},
-		{"add", "f32", 4, bits32(0.5), func(n uint64) uint64 { return bits32(float32(sum(n)) + 0.5) }},
-		{"add", "f64", 8, bits64of(0.25), func(n uint64) uint64 { return bits64of(float64(sum(n)) + 0.25) }},
+		{"add", "f32", 4, number.Bits32(0.5), func(n uint64) uint64 { return number.Bits32(float32(sum(n)) + 0.5) }},
+		{"add", "f64", 8, number.Bits64(0.25), func(n uint64) uint64 { return number.Bits64(float64(sum(n)) + 0.25) }},
 		{"min", "u32", 4, 0xfffffff0, func(n uint64) uint64 { return 1 }},
 		{"max", "u32", 4, 0, func(n uint64) uint64 { return n }},
 		{"min", "s32", 4, 0xfffffffe, func(n uint64) uint64 { return 0xfffffffe }},
@@ -321,7 +322,7 @@ func TestAtomicsOfSmallFloats(t *testing.T) {
 `)
 	p := upload(d, []uint16{0xaaaa, 0, 0, 0, 0, 0, 7, 0xbbbb})
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(64), Params: params(p)})
-	want := []uint16{0xaaaa, f16From64(64, 0), f16From64(64, 0), f16From64(128, 0), bf16From64(64, 0), bf16From64(128, 0), 8, 0xbbbb}
+	want := []uint16{0xaaaa, number.RoundF16(64, 0), number.RoundF16(64, 0), number.RoundF16(128, 0), number.RoundBF16(64, 0), number.RoundBF16(128, 0), 8, 0xbbbb}
 	if got := view[uint16](d, p, 8); !slices.Equal(got, want) {
 		t.Fatalf("%x, want %x", got, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -22,7 +23,7 @@ type mmaOp struct {
 	d, a, b, c []uint32
 	da, db     *decoder
 	dt, ct     ptx.Type
-	rnd        rounding
+	rnd        number.Rounding
 	saturate   bool
 	fn         string    // of b1: xor, and
 	sparse     *sparsity // nil = A has all its elements
@@ -38,9 +39,9 @@ func (op *mmaOp) ka() int {
 
 func (l *lowering) mma(in *isa.Inst) {
 	m, n, k := shapeOf(in.Shape)
-	op := &mmaOp{m: m, n: n, k: k, dt: in.T, ct: in.W, rnd: roundNearest, saturate: in.Has(isa.Satfinite), fn: in.Fn}
+	op := &mmaOp{m: m, n: n, k: k, dt: in.T, ct: in.W, rnd: number.Nearest, saturate: in.Has(isa.Satfinite), fn: in.Fn}
 	if in.Rnd != "" {
-		op.rnd = roundingOf(in.Rnd)
+		op.rnd = number.RoundingOf(in.Rnd)
 	}
 	op.da, op.db = decoderOf(in.U), decoderOf(in.V)
 	reg := ptx.B32

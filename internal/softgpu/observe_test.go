@@ -1,7 +1,6 @@
 package softgpu
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -121,7 +120,7 @@ func TestObserverBlocks(t *testing.T) {
 	if got := o.At(p + 8); got != Read|Written|WrittenFirst|Exposed {
 		t.Errorf("access %04b", got)
 	}
-	if got, want := o.Ranges(Written|Exposed, 0), []Range{{p, 256}}; !slices.Equal(got, want) {
+	if got, want := o.Ranges(Written|Exposed, 0), []Range{{Addr: p, Len: 256}}; !slices.Equal(got, want) {
 		t.Errorf("ranges %v, want %v", got, want)
 	}
 }
@@ -142,11 +141,11 @@ func TestObserverElsewhere(t *testing.T) {
 	for _, x := range in.mod.Globals() {
 		g[x.Name] = in.base + x.Offset
 	}
-	want := []Range{{g["g"], 4}, {g["c"] + 8, 4}, {va + 65535, 2}}
+	want := []Range{{Addr: g["g"], Len: 4}, {Addr: g["c"] + 8, Len: 4}, {Addr: va + 65535, Len: 2}}
 	if got := o.Ranges(Read, 0); !slices.Equal(got, want) {
 		t.Errorf("read %v, want %v", got, want)
 	}
-	if got, want := o.Ranges(Written, Read), []Range{{va + 3, 1}}; !slices.Equal(got, want) {
+	if got, want := o.Ranges(Written, Read), []Range{{Addr: va + 3, Len: 1}}; !slices.Equal(got, want) {
 		t.Errorf("written %v, want %v", got, want)
 	}
 }
@@ -163,77 +162,16 @@ func TestObserverParallel(t *testing.T) {
 		o := &Observer{}
 		cfg.Observer = o
 		d.run(in, "sgemm", cfg)
-		if got, want := o.Ranges(Read|Exposed, Written), []Range{{pa, 8 * n * n}}; !slices.Equal(got, want) {
+		if got, want := o.Ranges(Read|Exposed, Written), []Range{{Addr: pa, Len: 8 * n * n}}; !slices.Equal(got, want) {
 			t.Errorf("read %v, want %v", got, want)
 		}
-		if got, want := o.Ranges(Written|WrittenFirst, Read), []Range{{pc, 4 * n * n}}; !slices.Equal(got, want) {
+		if got, want := o.Ranges(Written|WrittenFirst, Read), []Range{{Addr: pc, Len: 4 * n * n}}; !slices.Equal(got, want) {
 			t.Errorf("written %v, want %v", got, want)
 		}
 	}
 	plain := cfg
 	plain.Observer = nil
 	d.run(in, "sgemm", plain) // and the plain program still runs
-}
-
-// A watch against a list of accesses: threads and barriers in random order.
-func TestWatchRandom(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	type event struct {
-		thread, epoch int
-		addr, n       uint64
-		write         bool
-	}
-	for range 300 {
-		o := &Observer{}
-		o.reset()
-		c := newWatch(o)
-		c.begin()
-		if r.IntN(4) == 0 {
-			c.epoch = maxEpoch - 1 // numbers that run out
-		}
-		const base = testLo + shadowSpan - 40
-		var log []event
-		want := map[uint64]Access{}
-		epoch := 0
-		for range 60 {
-			if r.IntN(8) == 0 {
-				c.barrier()
-				epoch++
-				continue
-			}
-			e := event{r.IntN(3), epoch, base + uint64(r.IntN(80)), 1 << r.IntN(5), r.IntN(2) == 0}
-			for a := e.addr; a < e.addr+e.n; a++ {
-				if e.write {
-					if want[a] == 0 {
-						want[a] |= WrittenFirst
-					}
-					want[a] |= Written
-					continue
-				}
-				ordered := false
-				for _, x := range log {
-					if x.write && x.addr <= a && a < x.addr+x.n && (x.thread == e.thread || x.epoch < e.epoch) {
-						ordered = true
-					}
-				}
-				want[a] |= Read
-				if !ordered {
-					want[a] |= Exposed
-				}
-			}
-			log = append(log, e)
-			if e.write {
-				c.write(e.thread, e.addr, e.n)
-			} else {
-				c.read(e.thread, e.addr, e.n)
-			}
-		}
-		for a := uint64(base - 8); a < base+120; a++ {
-			if got := o.At(a); got != want[a] {
-				t.Fatalf("byte %#x: %04b, want %04b after %v", a, got, want[a], log)
-			}
-		}
-	}
 }
 
 // BenchmarkObserver is what observation costs, by class of access.

@@ -12,6 +12,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // An expectation is one instruction and its meaning.
@@ -505,7 +507,7 @@ func TestIntegerCompare(t *testing.T) {
 				continue
 			}
 			f := func(x []uint64) bool { return ops[name](bigOf(x[0], w, signed).Cmp(bigOf(x[1], w, signed))) }
-			es = append(es, expectation{inst: "setp." + op + "." + typ, dst: "pred", src: []string{typ, typ}, want: func(x []uint64) uint64 { return b2u(f(x)) }})
+			es = append(es, expectation{inst: "setp." + op + "." + typ, dst: "pred", src: []string{typ, typ}, want: func(x []uint64) uint64 { return number.FromBool(f(x)) }})
 			for _, c := range []string{"and", "or", "xor"} {
 				g := func(x []uint64) bool {
 					switch p := x[2] != 0; c {
@@ -517,12 +519,12 @@ func TestIntegerCompare(t *testing.T) {
 						return f(x) != p
 					}
 				}
-				es = append(es, expectation{inst: "setp." + op + "." + c + "." + typ, dst: "pred", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return b2u(g(x)) }})
+				es = append(es, expectation{inst: "setp." + op + "." + c + "." + typ, dst: "pred", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return number.FromBool(g(x)) }})
 				if op == "lt" {
-					es = append(es, expectation{inst: "set." + op + "." + c + ".u32." + typ, dst: "b32", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return b2u(g(x)) * 0xffffffff }})
+					es = append(es, expectation{inst: "set." + op + "." + c + ".u32." + typ, dst: "b32", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return number.FromBool(g(x)) * 0xffffffff }})
 				}
 			}
-			es = append(es, expectation{inst: "set." + op + ".f32." + typ, dst: "b32", src: []string{typ, typ}, want: func(x []uint64) uint64 { return b2u(f(x)) * 0x3f800000 }})
+			es = append(es, expectation{inst: "set." + op + ".f32." + typ, dst: "b32", src: []string{typ, typ}, want: func(x []uint64) uint64 { return number.FromBool(f(x)) * 0x3f800000 }})
 		}
 	}
 	check(t, es, genInt)
@@ -1065,8 +1067,8 @@ func TestFloatCompare(t *testing.T) {
 				if ftz {
 					mod += ".ftz"
 				}
-				es = append(es, expectation{inst: "setp" + mod + "." + f.name, dst: "pred", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return b2u(want(x)) }},
-					expectation{inst: "set" + mod + ".u32." + f.name, dst: "b32", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return b2u(want(x)) * 0xffffffff }})
+				es = append(es, expectation{inst: "setp" + mod + "." + f.name, dst: "pred", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return number.FromBool(want(x)) }},
+					expectation{inst: "set" + mod + ".u32." + f.name, dst: "b32", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return number.FromBool(want(x)) * 0xffffffff }})
 			}
 		}
 	}
@@ -1275,14 +1277,14 @@ func TestApproximate(t *testing.T) {
 	var es []expectation
 	add := func(inst string, rel, abs float64, f func(a, b float64) float64, args int) {
 		es = append(es, expectation{inst: inst, dst: "f32", src: []string{"f32", "f32"}[:args], ok: func(x []uint64, got uint64) string {
-			a := float64(f32of(x[0]))
+			a := float64(number.F32(x[0]))
 			b := 0.0
 			if args > 1 {
-				b = float64(f32of(x[1]))
+				b = float64(number.F32(x[1]))
 			}
 			want := float64(float32(f(a, b)))
-			g := float64(f32of(got))
-			if want == g || want != want && got == nan32bits {
+			g := float64(number.F32(got))
+			if want == g || want != want && got == number.NaN32 {
 				return ""
 			}
 			if math.Abs(g-want) <= math.Abs(want)*rel+abs {
@@ -1315,7 +1317,7 @@ func TestApproximate(t *testing.T) {
 	check(t, es, func(r *rand.Rand, e expectation) []uint64 {
 		x := genFloat(r, e)
 		if strings.HasPrefix(e.inst, "sin") || strings.HasPrefix(e.inst, "cos") {
-			x[0] = bits32((r.Float32() - 0.5) * 200)
+			x[0] = number.Bits32((r.Float32() - 0.5) * 200)
 		}
 		return x
 	})

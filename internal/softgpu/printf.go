@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // nativeFunc is a function that the device runtime provides; nil = none.
@@ -268,7 +270,7 @@ func (s *convSpec) integer(x uint64, n uint) string {
 	sign, digits := "", ""
 	switch s.verb {
 	case 'd', 'i':
-		v := signExtend(x, n)
+		v := number.SignExtend(x, n)
 		sign = s.sign(v < 0)
 		u := uint64(v)
 		if v < 0 {
@@ -276,14 +278,14 @@ func (s *convSpec) integer(x uint64, n uint) string {
 		}
 		digits = strconv.FormatUint(u, 10)
 	case 'u':
-		digits = strconv.FormatUint(zeroExtend(x, n), 10)
+		digits = strconv.FormatUint(number.ZeroExtend(x, n), 10)
 	case 'o':
-		digits = strconv.FormatUint(zeroExtend(x, n), 8)
+		digits = strconv.FormatUint(number.ZeroExtend(x, n), 8)
 		if s.alt && digits[0] != '0' {
 			digits = "0" + digits
 		}
 	default:
-		v := zeroExtend(x, n)
+		v := number.ZeroExtend(x, n)
 		digits = strconv.FormatUint(v, 16)
 		if s.alt && v != 0 {
 			sign = "0x"

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -183,7 +184,7 @@ func specialRegister(name, comp string) (sreg, error) {
 	case "%cluster_nctarank":
 		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(l.perCluster) })
 	case "%is_explicit_cluster":
-		return plain(func(l *launch, w *warp, lane int) uint64 { return b2u(l.explicitCluster) })
+		return plain(func(l *launch, w *warp, lane int) uint64 { return number.FromBool(l.explicitCluster) })
 	case "%laneid":
 		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(lane) })
 	case "%warpid":

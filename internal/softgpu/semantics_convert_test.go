@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -337,7 +338,7 @@ func videoMeaning(in *isa.Inst) scalar {
 			return b
 		case "vset":
 			holds := map[string]bool{"eq": a.Cmp(b) == 0, "ne": a.Cmp(b) != 0, "lt": a.Cmp(b) < 0, "le": a.Cmp(b) <= 0, "gt": a.Cmp(b) > 0, "ge": a.Cmp(b) >= 0}
-			return z().SetUint64(b2u(holds[in.Cmp]))
+			return z().SetUint64(number.FromBool(holds[in.Cmp]))
 		case "vshl", "vshr":
 			n := wrapTo(b, 32)
 			if in.Mode2 == "wrap" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -132,13 +133,13 @@ func meaningOf(in *isa.Inst, lut uint64) (m meaning, ok bool) {
 func combine(op string, a, b bool) uint64 {
 	switch op {
 	case "and":
-		return b2u(a && b)
+		return number.FromBool(a && b)
 	case "or":
-		return b2u(a || b)
+		return number.FromBool(a || b)
 	case "xor":
-		return b2u(a != b)
+		return number.FromBool(a != b)
 	}
-	return b2u(a)
+	return number.FromBool(a)
 }
 
 // integerMeaning is arithmetic modulo 2^w.
@@ -337,7 +338,7 @@ func bitMeaning(in *isa.Inst) scalar {
 	case "not":
 		return each(func(x []uint64, i int) uint64 { return 1 - bit(x[0], i) })
 	case "cnot":
-		return func(x []uint64) uint64 { return b2u(x[0] == 0) }
+		return func(x []uint64) uint64 { return number.FromBool(x[0] == 0) }
 	case "shl":
 		return each(func(x []uint64, i int) uint64 {
 			if x[1] > uint64(i) {
@@ -350,7 +351,7 @@ func bitMeaning(in *isa.Inst) scalar {
 			if from := uint64(i) + x[1]; from < uint64(w) {
 				return bit(x[0], int(from))
 			}
-			return bit(x[0], w-1) * b2u(signed)
+			return bit(x[0], w-1) * number.FromBool(signed)
 		})
 	case "shf":
 		return func(x []uint64) uint64 {
@@ -383,7 +384,7 @@ func bitMeaning(in *isa.Inst) scalar {
 	case "bfind":
 		return func(x []uint64) uint64 {
 			for i := w - 1; i >= 0; i-- {
-				if bit(x[0], i) != bit(x[0], w-1)*b2u(signed) {
+				if bit(x[0], i) != bit(x[0], w-1)*number.FromBool(signed) {
 					if in.Mode == "shiftamt" {
 						return uint64(w - 1 - i)
 					}
@@ -652,17 +653,17 @@ func comparison(in *isa.Inst) (meaning, bool) {
 			a := x[0]
 			switch in.Fn {
 			case "finite":
-				return b2u(!f.isNaN(a) && !f.isInf(a))
+				return number.FromBool(!f.isNaN(a) && !f.isInf(a))
 			case "infinite":
-				return b2u(f.isInf(a))
+				return number.FromBool(f.isInf(a))
 			case "number":
-				return b2u(!f.isNaN(a))
+				return number.FromBool(!f.isNaN(a))
 			case "notanumber":
-				return b2u(f.isNaN(a))
+				return number.FromBool(f.isNaN(a))
 			case "normal":
-				return b2u(!f.isNaN(a) && !f.isInf(a) && !f.subnormal(a)) // zero is normal: PTX ISA 9.7.3.2
+				return number.FromBool(!f.isNaN(a) && !f.isInf(a) && !f.subnormal(a)) // zero is normal: PTX ISA 9.7.3.2
 			}
-			return b2u(f.subnormal(a))
+			return number.FromBool(f.subnormal(a))
 		}}, true
 	}
 	elem, n := elementOf(in.T)
@@ -672,7 +673,7 @@ func comparison(in *isa.Inst) (meaning, bool) {
 	}
 	with := func(x []uint64, c bool) uint64 {
 		if in.Bool == "" {
-			return b2u(c)
+			return number.FromBool(c)
 		}
 		return combine(in.Bool, c, x[2] != 0)
 	}
@@ -750,7 +751,7 @@ func setMeaning(in *isa.Inst) (scalar, bool) {
 		if in.Bool != "" {
 			c = combine(in.Bool, c, x[2] != 0) != 0
 		}
-		return b2u(c) * yes
+		return number.FromBool(c) * yes
 	}
 	return func(x []uint64) uint64 {
 		if n == 2 {
@@ -781,7 +782,7 @@ func moveMeaning(in *isa.Inst) scalar {
 		if in.Has(isa.Ftz) {
 			c = binary32.flush(c)
 		}
-		return x[b2u(binary32.neg(c) && !binary32.zero(c))]
+		return x[number.FromBool(binary32.neg(c) && !binary32.zero(c))]
 	}
 }
 

@@ -2,7 +2,6 @@ package softgpu
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -18,7 +17,7 @@ func TestSites(t *testing.T) {
 }
 `)
 	p, q := d.alloc(512), d.alloc(512)
-	o := &Observer{Focus: []Range{{p + 8, 2}, {p + 12, 4}, {q + 400, 8}, {q + 1000, 8}}}
+	o := &Observer{Focus: []Range{{Addr: p + 8, Len: 2}, {Addr: p + 12, Len: 4}, {Addr: q + 400, Len: 8}, {Addr: q + 1000, Len: 8}}}
 	want := []string{"ld 1, red 3", "ld 1, st 2", "st 2", ""}
 	for range 2 { // those of the last launch
 		d.run(in, "k", LaunchConfig{Grid: dims(2), Block: dims(64), Params: params(p, q), Observer: o})
@@ -30,24 +29,6 @@ func TestSites(t *testing.T) {
 			if strings.Join(got, ", ") != w {
 				t.Errorf("range %d: %v, want %v", i, got, w)
 			}
-		}
-	}
-}
-
-// Every word, or as good as: matching against one nibble after the other.
-func TestMatching(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 20000 {
-		word := r.Uint64() & r.Uint64()
-		want, without := Access(r.IntN(16)), Access(r.IntN(16)&r.IntN(16))
-		var expect uint64
-		for k := range nibbles {
-			if a := Access(word >> (4 * k) & 0xf); a != 0 && a&want == want && a&without == 0 {
-				expect |= 1 << (4 * k)
-			}
-		}
-		if got := matching(word, want, without); got != expect {
-			t.Fatalf("matching(%#x, %b, %b) = %#x, want %#x", word, want, without, got, expect)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // small8 is an 8-bit format by its table of values.
@@ -42,7 +44,7 @@ func (s small8) nearest(x uint64) uint64 {
 		sign = 1 << (s.e + s.m)
 	}
 	best, dist := -1, 0.0
-	a := min(math.Abs(float64(f32of(x))), 0x1p20)
+	a := min(math.Abs(float64(number.F32(x))), 0x1p20)
 	for code := range 1 << (s.e + s.m) {
 		if s.nan(code) || s.inf(code) {
 			continue
@@ -132,7 +134,7 @@ func TestSmallFormats(t *testing.T) {
 		for i := range x {
 			switch {
 			case e.src[i] == "f32" && r.IntN(2) == 0: // the range of the small formats
-				x[i] = bits32(float32(math.Ldexp(float64(r.IntN(256)), r.IntN(20)-12)) * float32(1-2*r.IntN(2)))
+				x[i] = number.Bits32(float32(math.Ldexp(float64(r.IntN(256)), r.IntN(20)-12)) * float32(1-2*r.IntN(2)))
 			case strings.Contains(e.inst, "pack") && r.IntN(2) == 0:
 				x[i] = uint64(uint32(r.IntN(600) - 300))
 			}

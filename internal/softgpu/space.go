@@ -252,3 +252,13 @@ func (s *Space) find(va, n uint64, state uint8) unsafe.Pointer {
 	}
 	return s.aliased(va, n)
 }
+
+// rowAt is the memory of a row of 32 numbers of size bytes at va, aligned and in the device window, else nil.
+func (s *Space) rowAt(va, size uint64, state uint8) unsafe.Pointer {
+	off := va - s.lo
+	last := off + 32*size - 1
+	if off < s.size && last < s.size && va&(size-1) == 0 && s.pages[off>>pageShift]&s.pages[last>>pageShift]&state == state {
+		return unsafe.Add(s.base, off)
+	}
+	return nil
+}

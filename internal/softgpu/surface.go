@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -153,7 +154,7 @@ func encodeChannel(f TexelFormat, x uint32) uint64 {
 	signed := func(n uint) uint64 { return uint64(min(max(int32(x), -1<<(n-1)), 1<<(n-1)-1)) }
 	switch f {
 	case TexelF16:
-		return uint64(f16From64(float64(math.Float32frombits(x)), roundNearest))
+		return uint64(number.RoundF16(float64(math.Float32frombits(x)), number.Nearest))
 	case TexelU8:
 		return uint64(min(x, 0xff))
 	case TexelU16:
@@ -210,7 +211,7 @@ func (l *lowering) surfaceQuery(in *isa.Inst) {
 			}
 			x, ok := imageAnswer(s, what, false)
 			if !ok { // memory_layout: 1 = linear
-				x = uint32(b2u(s.Linear))
+				x = uint32(number.FromBool(s.Linear))
 			}
 			w.r.v32(d)[i] = x
 		}

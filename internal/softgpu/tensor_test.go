@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // tensorKernel runs one instruction on registers that it loads from p: word w of
@@ -514,7 +516,7 @@ func TestMMASpecial(t *testing.T) {
 // f16Value against the general conversion, for all numbers.
 func TestF16Value(t *testing.T) {
 	for x := range uint64(1 << 16) {
-		got, want := f16Value(x), smallTo64(uint32(x), 5, 10)
+		got, want := f16Value(x), number.SmallValue(uint32(x), 5, 10)
 		if math.Float64bits(got) != math.Float64bits(want) && want == want || got == got && want != want {
 			t.Fatalf("%#x: %v, want %v", x, got, want)
 		}

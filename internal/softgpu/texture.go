@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -131,7 +132,7 @@ func (op *textureOp) exec(w *warp, in *inst, mask uint32) {
 func (op *textureOp) put(w *warp, lane int, v texel) {
 	if op.half {
 		for k := range v {
-			v[k] = uint32(f16From64(float64(math.Float32frombits(v[k])), roundNearest))
+			v[k] = uint32(number.RoundF16(float64(math.Float32frombits(v[k])), number.Nearest))
 		}
 	}
 	for k, d := range op.d {
@@ -524,15 +525,15 @@ func (t *Texture) answer(what string, level int32) uint32 {
 	}
 	switch what {
 	case "normalized_coords":
-		return uint32(b2u(t.Normalized))
+		return uint32(number.FromBool(t.Normalized))
 	case "num_mipmap_levels":
 		return uint32(len(t.Levels))
 	case "num_samples":
 		return 1
 	case "filter_mode":
-		return uint32(b2u(t.Filter))
+		return uint32(number.FromBool(t.Filter))
 	case "force_unnormalized_coords":
-		return uint32(b2u(!t.Normalized))
+		return uint32(number.FromBool(!t.Normalized))
 	}
 	// addr_mode_0 to 2, in the order of PTX ISA 5.3: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border.
 	return [...]uint32{AddressWrap: 0, AddressMirror: 1, AddressClamp: 3, AddressBorder: 4}[t.Mode[what[len(what)-1]-'0']]

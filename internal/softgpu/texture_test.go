@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"holdfast/internal/softgpu/number"
 )
 
 // fetchKernel is a kernel that samples at coordinate t of its thread, with dims coordinates a thread in
@@ -72,7 +74,7 @@ func (d *device) image(r *rand.Rand, f TexelFormat, channels, w, h, depth, layer
 	case TexelF16:
 		x := unsafe.Slice((*uint16)(unsafe.Pointer(&mem[0])), len(mem)/2)
 		for i := range x {
-			x[i] = f16From64(r.Float64()*4-2, roundNearest)
+			x[i] = number.RoundF16(r.Float64()*4-2, number.Nearest)
 		}
 	}
 	m.Address = upload(d, mem)
@@ -114,7 +116,7 @@ func (d *device) element(m *Image, normalized bool, x, y, z, c int) float64 {
 		}
 		return v
 	case TexelF16:
-		return smallTo64(uint32(view[uint16](d, at, 1)[0]), 5, 10)
+		return number.SmallValue(uint32(view[uint16](d, at, 1)[0]), 5, 10)
 	case TexelF32:
 		return float64(view[float32](d, at, 1)[0])
 	case TexelS32:
@@ -324,7 +326,7 @@ func TestTextureForms(t *testing.T) {
 	half := strings.ReplaceAll(fetchKernel("tex.2d.v2.f16x2.f32", "{%f1, %f2}", 2, ""), "{%r4, %r5, %r6, %r7}, [%rd1", "{%r4, %r5}, [%rd1")
 	got := d.fetch(half, &Texture{Levels: []Image{big}}, at, 2)[0]
 	for c := range 4 {
-		if h := uint16(got[c/2] >> (c % 2 * 16)); h != uint16(f16From64(want(&big, 3, 2)[c], roundNearest)) {
+		if h := uint16(got[c/2] >> (c % 2 * 16)); h != uint16(number.RoundF16(want(&big, 3, 2)[c], number.Nearest)) {
 			t.Errorf("f16x2 channel %d: %#x", c, h)
 		}
 	}
@@ -544,7 +546,7 @@ func TestImagesAreObserved(t *testing.T) {
 	}
 	rows := func(m *Image, width uint64) (list []Range) {
 		for y := range uint64(m.Height) {
-			list = append(list, Range{m.Address + y*m.Pitch, width * m.texel()})
+			list = append(list, Range{Addr: m.Address + y*m.Pitch, Len: width * m.texel()})
 		}
 		return list
 	}
@@ -563,7 +565,7 @@ func TestImagesAreObserved(t *testing.T) {
 	coords := upload(d, floatBits([]float32{1, 0.5, 1, 1.5, 1, 2.5, 1, 3.5}))
 	out := d.alloc(64)
 	d.run(d.load(fetchKernel("tex.2d.v4.f32.f32", "{%f1, %f2}", 2, "")), "k", LaunchConfig{Grid: dims(1), Block: dims(4), Params: params(uint64(textureHandle), coords, out), Observer: &o})
-	if got := o.Ranges(Read, Written); !slices.Equal(got, append(rows(&from, 2), Range{coords, 32})) {
+	if got := o.Ranges(Read, Written); !slices.Equal(got, append(rows(&from, 2), Range{Addr: coords, Len: 32})) {
 		t.Errorf("sampled: %v, want %v and the coordinates", got, rows(&from, 2))
 	}
 }

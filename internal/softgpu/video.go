@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -30,9 +31,9 @@ func (o videoOperand) value(x uint32) int64 {
 		shift = k * n
 	}
 	if o.signed {
-		return signExtend(uint64(x>>shift), n)
+		return number.SignExtend(uint64(x>>shift), n)
 	}
-	return int64(zeroExtend(uint64(x>>shift), n))
+	return int64(number.ZeroExtend(uint64(x>>shift), n))
 }
 
 // split takes the component off an operand.
@@ -72,8 +73,8 @@ func videoOp(in *isa.Inst, name string) func(a, b int64) int64 {
 	case "vmax":
 		return func(a, b int64) int64 { return max(a, b) }
 	case "vset":
-		f := compareFunc(in.Cmp, ptx.S64, false)
-		return func(a, b int64) int64 { return int64(b2u(f(uint64(a), uint64(b)))) }
+		f := number.Compare(in.Cmp, ptx.S64, false)
+		return func(a, b int64) int64 { return int64(number.FromBool(f(uint64(a), uint64(b)))) }
 	case "vshl", "vshr":
 		clamp := in.Mode2 == "clamp"
 		return func(a, b int64) int64 {
@@ -257,9 +258,9 @@ func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcomp 
 	pick := func(x, y uint32, k uint, signed bool) int64 {
 		v := (uint64(y)<<32 | uint64(x)) >> (k * n)
 		if signed {
-			return signExtend(v, n)
+			return number.SignExtend(v, n)
 		}
-		return int64(zeroExtend(v, n))
+		return int64(number.ZeroExtend(v, n))
 	}
 	return func(x, y, z uint32) uint32 {
 		d, sum := z, z

@@ -3,6 +3,8 @@ package softgpu
 import (
 	"math/bits"
 	"unsafe"
+
+	"holdfast/internal/softgpu/lanes"
 )
 
 const fullMask = ^uint32(0)
@@ -238,9 +240,9 @@ loop:
 				t := unsafe.Add(base, regTmp)
 				in.vec(t, a, b, c)
 				if in.wide&wideD != 0 {
-					blend64(d, t, mask)
+					lanes.Blend64(d, t, mask)
 				} else {
-					blend32(d, t, mask)
+					lanes.Blend32(d, t, mask)
 				}
 			}
 			pc++
@@ -320,54 +322,6 @@ func (w *warp) runLane(in *inst, mask uint32) {
 		i := bits.TrailingZeros32(m)
 		x := in.lane(r.get(in.a, i, in.wide&wideA != 0), r.get(in.b, i, in.wide&wideB != 0), r.get(in.c, i, in.wide&wideC != 0))
 		r.put(in.d, i, in.wide&wideD != 0, x)
-	}
-}
-
-// laneBits has the bits of four 32-bit lanes, two in a word, by a mask of four.
-var laneBits = [16][2]uint64{
-	{0, 0}, {lo32, 0}, {hi32, 0}, {lo32 | hi32, 0},
-	{0, lo32}, {lo32, lo32}, {hi32, lo32}, {lo32 | hi32, lo32},
-	{0, hi32}, {lo32, hi32}, {hi32, hi32}, {lo32 | hi32, hi32},
-	{0, lo32 | hi32}, {lo32, lo32 | hi32}, {hi32, lo32 | hi32}, {lo32 | hi32, lo32 | hi32},
-}
-
-const (
-	lo32 = 0xffffffff
-	hi32 = 0xffffffff << 32
-)
-
-// blend32 copies the lanes of mask.
-func blend32(d, t unsafe.Pointer, mask uint32) {
-	if mask&(mask-1) == 0 {
-		i := bits.TrailingZeros32(mask) & 31
-		(*[32]uint32)(d)[i] = (*[32]uint32)(t)[i]
-		return
-	}
-	D, T := (*[8][2]uint64)(d), (*[8][2]uint64)(t)
-	for i := range D {
-		k := &laneBits[mask&15]
-		mask >>= 4
-		D[i][0] ^= (D[i][0] ^ T[i][0]) & k[0]
-		D[i][1] ^= (D[i][1] ^ T[i][1]) & k[1]
-	}
-}
-
-func blend64(d, t unsafe.Pointer, mask uint32) {
-	D, T := (*[32]uint64)(d), (*[32]uint64)(t)
-	if bits.OnesCount32(mask) <= 8 {
-		for ; mask != 0; mask &= mask - 1 {
-			i := bits.TrailingZeros32(mask) & 31
-			D[i] = T[i]
-		}
-		return
-	}
-	for i := range (*[8][4]uint64)(d) {
-		d, t := &(*[8][4]uint64)(d)[i], &(*[8][4]uint64)(t)[i]
-		d[0] ^= (d[0] ^ t[0]) & -uint64(mask&1)
-		d[1] ^= (d[1] ^ t[1]) & -uint64(mask>>1&1)
-		d[2] ^= (d[2] ^ t[2]) & -uint64(mask>>2&1)
-		d[3] ^= (d[3] ^ t[3]) & -uint64(mask>>3&1)
-		mask >>= 4
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -63,9 +64,9 @@ func (l *lowering) wmma(in *isa.Inst) {
 	c := l.registers(in.Args[3].X, fragmentReg(tc), fc.regs, false)
 	d := l.registers(in.Args[0].X, fragmentReg(in.T), fd.regs, true)
 	dt, saturate, and, isBits := in.T, in.Has(isa.Satfinite), in.Fn == "and", ta == ptx.B1
-	rnd := roundNearest
+	rnd := number.Nearest
 	if in.Rnd != "" {
-		rnd = roundingOf(in.Rnd)
+		rnd = number.RoundingOf(in.Rnd)
 	}
 	if fa.d.float == nil {
 		l.warpWide(func(w *warp, _ *inst, _ uint32) {
@@ -111,7 +112,7 @@ func (l *lowering) wmma(in *isa.Inst) {
 func clampAll(c []float64, t ptx.Type) {
 	for i, x := range c {
 		if x == x {
-			c[i] = clampFinite(x, t)
+			c[i] = number.ClampFinite(x, t)
 		} else {
 			c[i] = 0
 		}

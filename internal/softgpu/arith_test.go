@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"holdfast/internal/isa"
+	"holdfast/internal/softgpu/number"
 	"holdfast/ptx"
 )
 
@@ -27,7 +28,7 @@ func TestHalfVectors(t *testing.T) {
 		case 0:
 			return half() << 16 // a bf16
 		case 1: // an f16, or next to the middle of two
-			x := float32(smallTo64(half(), 5, 10))
+			x := float32(number.SmallValue(half(), 5, 10))
 			return math.Float32bits(x) + uint32(r.IntN(3)-1) + uint32(r.IntN(2))<<12
 		case 2:
 			return half()<<16 | 0x8000 + uint32(r.IntN(3)-1)
@@ -39,10 +40,7 @@ func TestHalfVectors(t *testing.T) {
 	check := func(name string, in *isa.Inst) {
 		t.Helper()
 		scalar := laneOp(in)
-		vec := halfVec(in, scalar)
-		if vec == nil {
-			vec = ftzVec(in)
-		}
+		vec := vecOp(in, scalar)
 		if vec == nil {
 			t.Fatalf("%s: no vector form", name)
 		}
