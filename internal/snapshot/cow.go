@@ -58,7 +58,7 @@ type cow struct {
 	moving   int   // chunks that calls of BeforeWrite are copying aside
 	aside    []int // chunks in that state that no lane has taken yet
 	urgent   []int // pending chunks that a launch waits for
-	next     int   // all chunks below this index have been looked at
+	next     int   // all pending chunks below this index have been looked at
 	slot     map[int]int
 	free     []int // slots
 	finished bool
