@@ -48,8 +48,8 @@ static uint64_t u64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; 
 static const uint8_t *section(const uint8_t *elf, unsigned i) { return elf + u64(elf + 40) + (uint64_t)i * u16(elf + 58); } /* e_shoff, e_shentsize */
 
 /*
- * The size of an ELF file that has been found good, 0: not sure. ptxas puts program headers behind everything else. Some types of its
- * own are of sections without contents, so such a size is no reason to read behind that.
+ * The size of an ELF file that has been checked; 0: not sure. In ptxas's files the program headers come last. Some of
+ * its section types have no contents although they have a size, so a section's size alone must not make us read on.
  */
 static uint64_t elf_size(const uint8_t *elf)
 {
@@ -476,7 +476,7 @@ static void resolve(struct hf_kernel *k)
 	__atomic_store_n(&k->resolved, true, __ATOMIC_RELEASE);
 }
 
-/* A function that came to the program in a way that is not followed: the driver says what it is. */
+/* A function that the program got by a call that we do not follow: ask the driver what it is. */
 static struct hf_kernel *unknown(void *handle)
 {
 	const char *name = NULL;
@@ -489,7 +489,7 @@ static struct hf_kernel *unknown(void *handle)
 	real_cuCtxGetCurrent(&ctx);
 	pthread_mutex_lock(&lock);
 	id = code_of(module);
-	/* The driver makes modules of its own of libraries: the kernel of that name, if there is only one. */
+	/* The driver makes modules of its own from libraries: take the kernel of that name, if there is only one. */
 	for (size_t i = 0; !id && *name && table && i < table->size; i++) {
 		struct hf_kernel *k = table->slot[i];
 		if (!k || k == &gone || !k->module || strcmp(k->name, name))
@@ -547,7 +547,7 @@ void hf_kernel_tell(struct hf_kernel *k)
 
 /* ---- the program's calls ---- */
 
-/* Kernels that are gone are forgotten, so a handle with its name is what it was. */
+/* Kernels that were unloaded are forgotten, so a handle that still has its name is the same kernel. */
 static bool known(void *handle, const char *name, bool kernel)
 {
 	struct hf_kernel *k = find(handle);

@@ -130,8 +130,9 @@ void hf_pop(void)
 }
 
 /*
- * Waiting for a context while a stream of it captures is an error, and spoils the capture. So who is about to capture says so first, and
- * lets those end that wait already; who waits says so, too, and looks.
+ * Waiting for a context while a stream of it captures is an error, and spoils the capture. So a thread that is about to
+ * capture announces it and lets waits under way end; a thread that is about to wait announces that, too, and looks for
+ * captures.
  */
 static int waiting_for_ctx, beginning;
 
@@ -313,7 +314,7 @@ CUresult hf_cuDevicePrimaryCtxRelease_v2(int dev) { return primary_left(real_cuD
 CUresult hf_cuDevicePrimaryCtxReset(int dev) { return primary_left(real_cuDevicePrimaryCtxReset(dev), dev, true); }
 CUresult hf_cuDevicePrimaryCtxReset_v2(int dev) { return primary_left(real_cuDevicePrimaryCtxReset_v2(dev), dev, true); }
 
-/* Plain memory becomes visible to a peer by this call alone; ours wants it said for each mapping. */
+/* For ordinary memory this call is enough to let a peer access it; our mappings each need cuMemSetAccess. */
 CUresult hf_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
 {
 	CUresult r = real_cuCtxEnablePeerAccess(peer, flags);
@@ -381,7 +382,7 @@ bool hf_stream_captures(void *stream)
 	return hf_captures() && stream != CU_STREAM_LEGACY && real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != 0;
 }
 
-/* What the device has under way may wait for this very thread: so after a moment it captures all the same. */
+/* Work on the device may be waiting for this very thread, so after a moment it captures all the same. */
 static void begins(void)
 {
 	const uint64_t moment = 5000000000;
@@ -561,7 +562,7 @@ CUresult hf_cuLibraryGetModule(void *mod, void *lib)
 	return r;
 }
 
-/* Whose unloading ends the module: its own, its library's, or (NULL) we do not know. */
+/* What has to be unloaded for the module to go: itself, or its library; NULL: we do not know. */
 void *hf_owner_of(void *mod)
 {
 	void *owner = NULL;

@@ -59,7 +59,7 @@ static void drop(size_t i)
 	memmove(variables + i, variables + i + 1, (--nvariables - i) * sizeof *variables);
 }
 
-/* A place of size bytes in m, or 0: behind all others, or in a gap. */
+/* An offset in m with size bytes free, behind all variables or in a gap; 0: there is none. */
 static uint64_t place(const struct mirror *m, uint64_t size)
 {
 	if (m->count == ENTRIES || size > m->b->size - HEAD)
@@ -211,14 +211,14 @@ CUresult hf_globals_save(void)
 				continue;
 			}
 			if (copy(v, false, &on) != CUDA_SUCCESS) {
-				drop(i); /* it went with something that we have not seen end */
+				drop(i); /* the variable is gone; we did not see its module unloaded */
 				continue;
 			}
 			head.entry[head.count++] = (struct entry){ v->serial, v->va, v->size, v->offset };
 			i++;
 		}
 		r = finish(on);
-		if (r == CUDA_SUCCESS && hf_push_any(b->device)) { /* else: nothing is left on that device, variables neither */
+		if (r == CUDA_SUCCESS && hf_push_any(b->device)) { /* else: no context is left on that device, and no variable */
 			r = real_cuMemcpyHtoD_v2(b->va, &head, offsetof(struct head, entry) + head.count * sizeof(struct entry));
 			/* From pageable memory it returns when the driver has the bytes; the mirror may be unmapped next. */
 			if (r == CUDA_SUCCESS)

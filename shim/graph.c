@@ -332,7 +332,10 @@ static bool tell_node(const struct content *c, uint32_t id, size_t i)
 	return true;
 }
 
-/* Tells g as it is now as id: whole, or by what differs from base. False: not all of it could be told to one tap. */
+/*
+ * Tells the tap what g is now, as version id: all of it, or only what differs from base. False: the tap changed
+ * meanwhile, so that no tap got all of it.
+ */
 static bool tell_as(const struct graph *g, uint32_t id, const struct version *base)
 {
 	uint32_t epoch = hf_tap_epoch, flags = g->incomplete ? HF_REC_INCOMPLETE_FLAG : 0;
@@ -404,7 +407,7 @@ static uint32_t tell(struct graph *g)
 		return 0;
 	v->id = ++last_id;
 	v->incomplete = g->incomplete;
-	/* What is incomplete makes incomplete whatever is told by it. */
+	/* A version that is told by its difference from an incomplete one is incomplete as well. */
 	if (!tell_as(g, v->id, latest && latest->incomplete && !g->incomplete ? NULL : latest)) {
 		free(v);
 		return 0;
@@ -432,7 +435,7 @@ static void destroy(struct graph *g)
 	free(g);
 }
 
-/* g consists of what fresh does, which is left without it. Versions stay while the number of nodes does. */
+/* Moves the nodes of fresh into g. The versions of g stay if the number of nodes is the same. */
 static void take(struct graph *g, struct graph *fresh)
 {
 	if (fresh->n != g->n) {
@@ -454,11 +457,11 @@ static void take(struct graph *g, struct graph *fresh)
 
 static void changed(void *exec, void *node, int type, const void *params);
 
-/* exec is made of graph: anew, or (update) as before but for its parameters. */
+/* exec was made from graph: instantiated, or (update) given the parameters of graph. */
 static CUresult made(CUresult r, void *exec, void *graph, bool device, bool update)
 {
 	if (r != CUDA_SUCCESS && update)
-		changed(exec, NULL, 0, NULL); /* nobody says that none of its nodes was updated before the one that cannot be */
+		changed(exec, NULL, 0, NULL); /* some nodes may have been updated before the one that could not be */
 	if (r != CUDA_SUCCESS || !hf_watching())
 		return r;
 	pthread_mutex_lock(&lock);

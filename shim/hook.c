@@ -98,7 +98,10 @@ struct hf_route hf_dlsym_route(void *handle, const char *name)
 		return pass;
 	void *wrapper = hf_symbols[i].wrapper;
 	if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-		/* Our own symbol would be found in any case. It stands for the driver's, so it is right where there is one. */
+		/*
+		 * The search always finds our own symbol. That is right where the program has a driver, whose symbol ours
+		 * stands for.
+		 */
 		void *p = next(RTLD_NEXT, name);
 		if (p && !in_driver(p))
 			return pass;

@@ -143,7 +143,7 @@ CUresult hf_physical(CUhandle *h, uint64_t size, int device, const CUmemAllocati
 		memset(&prop, 0, sizeof prop);
 		prop.type = 1;                                 /* CU_MEM_ALLOCATION_TYPE_PINNED */
 		prop.location = (CUmemLocation){ 1, device };  /* CU_MEM_LOCATION_TYPE_DEVICE */
-		int rdma = 0; /* cuMemAlloc's memory is open to it, so ours is, where the device can */
+		int rdma = 0; /* memory of cuMemAlloc allows RDMA, so ours does, where the device can */
 		if (real_cuDeviceGetAttribute(&rdma, 110, device) == CUDA_SUCCESS && rdma)
 			prop.allocFlags.gpuDirectRDMACapable = 1;
 	}
@@ -530,7 +530,7 @@ CUresult hf_cuMemAlloc_v2(void *dptr, size_t bytes)
 	CUdeviceptr *out = dptr;
 	void *ctx;
 	int device;
-	/* What is wrong is told by the driver itself, in its own words. */
+	/* Let the driver itself return the error for a wrong call. */
 	if (!hf_attached || !out || !bytes || hf_current(&ctx, &device) != CUDA_SUCCESS)
 		return real_cuMemAlloc_v2(dptr, bytes);
 	sweep_later();
@@ -638,7 +638,7 @@ static bool attribute(void *data, int attribute, CUdeviceptr p)
 	bool vmm = data && !ours && attribute == 14 && hf_map_types(p, &types);
 	pthread_mutex_unlock(&hf_mem_lock);
 	if (vmm)
-		*(uint64_t *)data = types; /* the driver's answer is of ours, and of none when it came back */
+		*(uint64_t *)data = types; /* the driver would name the types that we asked for, and none after a restore */
 	if (!ours)
 		return vmm;
 	switch (attribute) {

@@ -1,8 +1,9 @@
 /*
- * Parking: while the driver's own state is away, no thread of the program may run. From the driver's save to its restore its
- * mappings are holes: who asks for an event, which no gate keeps anybody from, or touches pinned memory, would die or lose what
- * it writes. So every thread but the control thread and the driver's restore thread stands in a signal handler of ours, in a futex:
- * that needs no rights, no tracer whose death would let them go, and is dumped and restored like any other thread.
+ * Parking: while the driver's own state is away, no thread of the program may run. From the driver's save to its
+ * restore its mappings are holes: a thread that queries an event, which is not gated, or touches pinned memory would
+ * die or lose what it writes. So every thread but the control thread and the driver's restore thread stands in a
+ * signal handler of ours, in a futex: that needs no rights, no tracer whose death would let them go, and is dumped
+ * and restored like any other thread.
  *
  * The signal is glibc's second one (33, SIGSETXID): no program can block it, because pthread_sigmask leaves it out of every set. What is
  * not ours goes on to glibc's handler, which looks for signals of another kind.
@@ -32,7 +33,7 @@ struct thread { int tid; uint32_t state; };
 enum { FREE, SENT, BUSY, STOPPED, ENDED, KERNEL /* never runs code of the process */ };
 static struct thread threads[MOST_THREADS];
 
-static uint32_t parking;  /* futex: 0, or the number of the time for which who comes into the handler stays */
+static uint32_t parking;  /* futex: 0, or the number of the parking for which threads in the handler stay */
 static uint32_t arrivals; /* futex: changes when a thread has come there */
 static bool patient;      /* threads that are busy may go on */
 
@@ -40,7 +41,7 @@ static bool patient;      /* threads that are busy may go on */
 
 struct range { uintptr_t start, end; };
 static struct range libc, libcuda;   /* their code */
-static uintptr_t quick_calls[7];     /* functions of libc that do not wait: who comes from one may be in the middle of something */
+static uintptr_t quick_calls[7];     /* functions of libc that do not wait: a thread inside one may hold a lock */
 
 static bool in(const struct range *r, uintptr_t p) { return p >= r->start && p < r->end; }
 
@@ -89,7 +90,7 @@ static void stop(int number, siginfo_t *info, void *context)
 		__atomic_store_n(&t->state, stay ? STOPPED : BUSY, __ATOMIC_RELEASE);
 		__atomic_add_fetch(&arrivals, 1, __ATOMIC_RELEASE);
 		syscall(SYS_futex, &arrivals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-		/* A thread that has slept through the end of one time and the beginning of the next must come anew. */
+		/* A thread that slept through the end of one parking and the beginning of the next must be stopped anew. */
 		while (stay && __atomic_load_n(&parking, __ATOMIC_ACQUIRE) == now)
 			syscall(SYS_futex, &parking, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
 	}
@@ -187,7 +188,7 @@ static ssize_t read_task(int tid, const char *name, char *text, size_t room)
 	return n;
 }
 
-/* What the kernel says of a thread that has not come: whether it needs to. comm and state are for people. */
+/* Whether a thread that has not stopped needs to, by what the kernel says of it. comm and state are for messages. */
 static uint32_t kind_of(int tid, char comm[32], char *run)
 {
 	char text[2048];

@@ -9,8 +9,10 @@
  *   pool.c     stream-ordered memory
  *   ctx.c      contexts, captures, modules
  *   globals.c  variables of modules
+ *   stack.c    local memory, made small before a checkpoint
  *   tap.c      the tap: telling, recording and asking through a ring
  *   code.c     what code modules hold, and the kernels in it
+ *   sha256.c   SHA-256, by which cubins are known
  *   work.c     work in the form of records
  *   graph.c    what executable graphs consist of
  *   talk.c     the control thread: the conversation with the daemon

@@ -46,8 +46,9 @@ static bool may_move;     /* WELCOME_MOVE */
 static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
 
 /*
- * A child has none of our descriptors. Those that no variable names yet, or no longer, exist only under fd_lock, which fork waits for;
- * one that the control thread has on its way, received or about to be sent, is in passing_fd meanwhile. Nothing waits under fd_lock.
+ * A child has none of our descriptors. A descriptor that is in no variable yet, or no longer, exists only while fd_lock
+ * is held, which fork waits for; one that the control thread has received or is about to send is in passing_fd. Nothing
+ * waits under fd_lock.
  */
 static pthread_mutex_t fd_lock = PTHREAD_MUTEX_INITIALIZER;
 static int passing_fd = -1;
@@ -213,9 +214,9 @@ static void room_made(const struct hf_msg_roommade *m)
 }
 
 /*
- * A program's thread that wants a descriptor of memory that this driver will not export. The control thread sends the question and
- * brings the answer, as with hf_room; but the program's call must not fail because of a freeze, so who waits stays in the list while
- * its thread is out of the call, and the answer may come then.
+ * A program's thread that wants a descriptor of memory that this driver will not export. The control thread sends the
+ * question and brings the answer, as with hf_room; but the program's call must not fail because of a freeze, so a
+ * waiting request stays in the list while its thread has left the call, and may be answered then.
  */
 static struct hf_sharer *sharers; /* box_lock */
 static uint32_t share_asked;
@@ -223,7 +224,7 @@ static uint32_t share_asked;
 int hf_share(struct hf_sharer *me, uint64_t alloc)
 {
 	uint8_t p[64];
-	uint64_t start = hf_now(); /* what passes while the program is frozen does not count */
+	uint64_t start = hf_now(); /* time in which the program is frozen does not count */
 	pthread_mutex_lock(&box_lock);
 	if (!me->waits) {
 		me->waits = true;
@@ -933,7 +934,7 @@ static void map(const struct hf_msg_map *m)
 		map_failed(0, "MAP: allocation %llu is %llu bytes at 0x%llx of device %d, not %llu at 0x%llx of device %u%s", (unsigned long long)m->id,
 			(unsigned long long)b->size, b->va, b->device, (unsigned long long)m->size, (unsigned long long)m->va, m->device,
 			fd < 0 ? " (and no descriptor came)" : "");
-	else if (!b->handle) { /* else: a repeated attempt, it is in place already */
+	else if (!b->handle) { /* else: mapped already, by an earlier attempt */
 		void *ctx = hf_push_any(b->device);
 		CUhandle h = 0;
 		CUresult r = real_cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, 1);
@@ -1202,7 +1203,7 @@ static bool obey(void)
 	struct hf_msg_map m;
 	struct hf_msg_park stop;
 	struct hf_msg_lease lease;
-	if (ending) { /* it was running then, and the driver is none of ours any more */
+	if (ending) { /* the program is ending, and the driver must not be called any more */
 		close_fd(&passing_fd);
 		return failed(seq, type == HF_TYPE_THAW ? HF_FAILED_OPEN : HF_FAILED_STATE, 0, "the program is ending");
 	}
@@ -1378,10 +1379,10 @@ static bool wait_for_return(void)
 		if (n < 0 && errno != EINTR)
 			return false;
 		if (n > 0)
-			hf_unpark(); /* the driver waits for a lock that one of them holds */
+			hf_unpark(); /* the driver waits for a lock that a parked thread holds */
 	}
 	hf_unpark(); /* the driver is whole again */
-	/* For a minute: it may have no descriptors for a while, and who would wake it once more comes no sooner. */
+	/* Try for a minute: descriptors may be short for a while, and the daemon sends no second signal before that. */
 	for (int i = 0; i < 600; i++) {
 		if (provide() && !call_daemon(HF_HELLO_RESUME))
 			return true;

@@ -114,8 +114,8 @@ static void host_read(int fd, uint64_t address, uint64_t n)
 }
 
 /*
- * Opens a connection and gives the server the process back. The connection, or -1. The server waits for a minute and
- * cannot know that we have given up, so what only lacks for a while, a descriptor, is waited for nearly as long.
+ * Opens a connection and gives the server the process back; returns the connection, or -1. The server waits for a
+ * minute and cannot know that we have given up, so we wait nearly as long for a descriptor to become free.
  */
 static int reopen(void)
 {

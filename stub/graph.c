@@ -170,7 +170,10 @@ EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from,
 	return change_edges(OP_cuGraphRemoveDependencies, g, from, to, edges, n);
 }
 
-/* Lists of nodes: without room the count is asked for; with room it says how many came, and what is over becomes null. */
+/*
+ * Lists of nodes: without an array the call asks for the count; with one it returns how many nodes there are, and
+ * entries beyond them become null.
+ */
 static CUresult list(uint32_t op, uint64_t handle, CUgraphNode *a, CUgraphNode *b, CUgraphEdgeData *edges, size_t *n)
 {
 	if (!n)

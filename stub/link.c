@@ -11,7 +11,7 @@ struct linking {
 	CUlinkState state;
 	unsigned n;
 	CUjit_option *options;
-	void **values, **given; /* the program's values, and what they were: sizes are overwritten by lengths */
+	void **values, **given; /* the program's values, and copies: the driver overwrites buffer sizes with lengths */
 	char *image;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,7 +89,7 @@ EXPORT CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **va
 
 EXPORT CUresult cuLinkCreate(unsigned int n, CUjit_option *options, void **values, CUlinkState *state) { return cuLinkCreate_v2(n, options, values, state); }
 
-/* Options of one input are about its compilation, which there is none. */
+/* Options of one input are for its compilation, and nothing is compiled here. */
 EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int n, CUjit_option *options,
                                  void **values)
 {

@@ -42,11 +42,11 @@ type Env struct {
 	GPUs       GPUs
 	Keeper     func() (*keeper.Client, error)
 	CRIU       func() (*criu.Tool, error)
-	Dir        string        // runtime directory: records of suspended programs; "": none are kept
-	Socket     string        // to which programs come back; "": not looked at
+	Dir        string        // runtime directory: for records of suspended programs; "": none are kept
+	Socket     string        // the socket that programs must find when they come back; "": not checked
 	Patience   time.Duration // how long an operation that failed waits for its programs to come back; 0: DefaultPatience
 	Standstill time.Duration // how long the driver's thread may do nothing; 0: as usual
-	Libraries  []string      // of ours, mapped by programs: images carry them
+	Libraries  []string      // our libraries that programs have mapped: images carry copies
 	Tool       string        // "holdfast VERSION", for manifests
 	Log        *slog.Logger
 }
@@ -122,7 +122,8 @@ const DefaultTimeout = 10 * time.Second
 // calmLimit is how long a checkpoint waits for a moment in which a program has little under way.
 const calmLimit = 2 * time.Second
 
-// watchLimit bounds how long a checkpoint prepares for copying on write that nobody asked for: a program that does not answer is the freeze's to name.
+// watchLimit bounds how long a checkpoint in mode auto prepares for copying on write. If a program does not answer,
+// the error of the freeze names it.
 const watchLimit = time.Minute
 
 // DefaultPatience is how long an operation that failed waits for its programs to come back.
@@ -130,7 +131,7 @@ const DefaultPatience = 2 * time.Minute
 
 func (e *Env) patience() time.Duration { return cmp.Or(e.Patience, DefaultPatience) }
 
-// undo is a context for undoing what a client has begun, which may have left by now.
+// undo is a context for undoing what a request began, even if its client has left by now.
 func (e *Env) undo(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), e.patience())
 }
@@ -152,12 +153,12 @@ type Result struct {
 	ChunksZero     int
 	ChunksReused   int
 	ChunksRecopied int
-	ChunksAside    int           // copied aside after the stall, because they were about to be written
-	Waits          int           // launches and copies that had to wait for that, or for the drain of what they write
+	ChunksAside    int           // copied aside after the stall, just before the program wrote to them
+	Waits          int           // launches and copies that had to wait until the memory they write was copied aside or drained
 	Waited         time.Duration // how long, in all
-	Guesses        int           // launches and copies after the stall of which not all that they do was foreseen
-	Known          int           // those that were foreseen with contents of memory
-	Mispredictions int           // captures that were lost to writes nobody foresaw, and taken again
+	Guesses        int           // launches and copies after the stall whose effect was partly a guess
+	Known          int           // those whose footprint needed the contents of memory
+	Mispredictions int           // captures that an unforeseen write spoiled, and that were taken again
 	Digest         string
 	Steps          []Step
 	Warnings       []string
@@ -177,8 +178,8 @@ func CaveatName(code uint32) string {
 	return fmt.Sprintf("caveat-%d", code)
 }
 
-// checkCaveats refuses programs of which something cannot be held that flag (wire.CaveatBlocks…)
-// stands for, and returns the rest as warnings.
+// checkCaveats refuses programs with a caveat that has flag (wire.CaveatBlocks…), which means that they cannot be
+// held. It returns the other caveats as warnings.
 func checkCaveats(programs []*process.Program, flag uint32) (warnings []string, err error) {
 	for _, p := range programs {
 		for _, c := range p.Caveats() {
@@ -198,8 +199,8 @@ func checkCaveats(programs []*process.Program, flag uint32) (warnings []string, 
 	return warnings, nil
 }
 
-// Checkpoint writes an image of programs, which are the held ones of one process tree,
-// its root first. The caller holds their operation locks.
+// Checkpoint writes an image of programs: the held processes of one process tree, the root first. The caller holds
+// their operation locks.
 func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt Options) (*Result, error) {
 	begin := time.Now()
 	res, err := e.checkpoint(ctx, programs, opt)
@@ -225,7 +226,7 @@ func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt O
 	if opt.Timeout <= 0 {
 		opt.Timeout = DefaultTimeout
 	}
-	// What a gpu-only image lacks stands against putting it back, not against taking it: Rollback refuses.
+	// A gpu-only image may be taken although it lacks something: Rollback is what refuses it.
 	var flag uint32
 	if !opt.GPUOnly {
 		flag = wire.CaveatBlocksFull
@@ -279,20 +280,20 @@ type capture struct {
 	criu     *criu.Tool
 	driver   cuda.Driver
 	snaps    []*deviceSnapshot
-	watches  []*watch // of programs, in their order; in mode cow
+	watches  []*watch // one for each program; in mode cow
 	t        timeline
 	res      *Result
 	m        *image.Manifest // of what was captured
-	order    *order          // of what the programs touch since; in mode cow
+	order    *order          // what the programs have touched since; in mode cow
 }
 
-// deviceSnapshot is the memory on one device that was known at one time.
+// deviceSnapshot is the memory on one device that was imported together.
 type deviceSnapshot struct {
 	engine *snapshot.Engine
 	snap   *snapshot.Snapshot
 	refs   []allocRef
 	region []*snapshot.Region
-	freed  []int // those whose memory the program has freed before the freeze
+	freed  []int // indices of refs that the program freed before the freeze
 }
 
 type allocRef struct {
@@ -440,12 +441,12 @@ func (c *capture) precopy(ctx context.Context) error {
 	})
 }
 
-// captureFrozen takes the state that the image will have, of frozen programs.
+// captureFrozen takes the state of the frozen programs that the image will have.
 func (c *capture) captureFrozen(ctx context.Context) error {
 	start := time.Now()
 	defer func() { c.res.DataStall = time.Since(start) }()
 	c.leaveFreed()
-	if err := c.t.do("import", func() error { return c.open(false) }); err != nil { // what was allocated since
+	if err := c.t.do("import", func() error { return c.open(false) }); err != nil { // memory allocated since precopy
 		return err
 	}
 	if err := c.t.do("capture", func() error {
@@ -456,8 +457,8 @@ func (c *capture) captureFrozen(ctx context.Context) error {
 	return c.describe()
 }
 
-// leaveFreed takes out of the snapshots what the programs have freed since they began. Our mappings have kept that
-// memory alive, but nothing else has it any more, and its addresses may be others' by now.
+// leaveFreed takes memory out of the snapshots that the programs have freed since the snapshots began. Our mappings
+// have kept that memory alive, but nothing else has it any more, and its addresses may be others' by now.
 func (c *capture) leaveFreed() {
 	held := map[allocRef]bool{}
 	for i, p := range c.programs {
@@ -475,7 +476,7 @@ func (c *capture) leaveFreed() {
 	}
 }
 
-// dropFreed lets go of that memory, which the running program may want to allocate again.
+// dropFreed lets go of that memory, so that the running program can allocate it again.
 func (c *capture) dropFreed() {
 	for _, d := range c.snaps {
 		for _, i := range d.freed {
@@ -515,7 +516,7 @@ func (c *capture) stalled(ctx context.Context) error {
 		c.res.Stall = time.Since(start)
 	}()
 	if !c.opt.GPUOnly {
-		if _, err := checkCaveats(c.programs, wire.CaveatBlocksFull); err != nil { // what came up since
+		if _, err := checkCaveats(c.programs, wire.CaveatBlocksFull); err != nil { // caveats that came up since
 			return errors.Join(err, c.env.thaw(ctx, c.programs))
 		}
 	}
@@ -523,7 +524,7 @@ func (c *capture) stalled(ctx context.Context) error {
 		err := c.captureFrozen(ctx)
 		for i := range c.watches {
 			bad := c.arm(ctx, ctx, i)
-			if bad != nil && c.opt.Mode == snapshot.Auto { // what is written unasked is found by its digest
+			if bad != nil && c.opt.Mode == snapshot.Auto { // a write that was not announced is found by its digest
 				c.env.Log.Warn("not prepared for running again", "pid", c.programs[i].Identity().PID, "err", bad)
 				continue
 			}
@@ -534,8 +535,8 @@ func (c *capture) stalled(ctx context.Context) error {
 	return c.whole(ctx)
 }
 
-// whole captures the memory and dumps the process tree. The memory is ours as much as the programs': while
-// it is captured, they let go of it and the driver takes their contexts down.
+// whole captures the memory and dumps the process tree. The daemon has the memory mapped too, so while it captures,
+// the programs let go of it and the driver takes their contexts down.
 func (c *capture) whole(ctx context.Context) error {
 	undo, cancel := c.env.undo(ctx)
 	defer cancel()
@@ -557,8 +558,8 @@ func (c *capture) whole(ctx context.Context) error {
 	return err
 }
 
-// takeDown makes almost empty processes of frozen programs, in which nothing runs. ctx must not be one that a client can end: a
-// program that lets go of its memory just after we stopped waiting for it could not be brought back.
+// takeDown leaves frozen programs as almost empty processes in which nothing runs. ctx must not be one that a client
+// can end: a program that lets go of its memory just after we stopped waiting for it could not be brought back.
 func (c *capture) takeDown(ctx context.Context) error {
 	if err := c.t.do("release", func() error {
 		return parallel(c.programs, func(p *process.Program) error { _, err := p.Release(ctx); return err })
@@ -617,8 +618,8 @@ func (e *Env) freeze(ctx context.Context, programs []*process.Program, timeout t
 	return err
 }
 
-// freezeCalm lets a program run on for calm first, until it has just waited for the device: then little of its work is under way, which would
-// only make the stall longer. It says how long the longest of the programs has stood still.
+// freezeCalm first lets a program run on, for at most calm, until it has just waited for the device: with little work
+// under way the stall is shorter. It returns how long the programs have stood still, the longest of them.
 func (e *Env) freezeCalm(ctx context.Context, programs []*process.Program, timeout,
 	calm time.Duration) (stood time.Duration, err error) {
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+calm+5*time.Second)
@@ -627,7 +628,7 @@ func (e *Env) freezeCalm(ctx context.Context, programs []*process.Program, timeo
 	var frozen []*process.Program
 	err = parallel(programs, func(p *process.Program) error {
 		f, err := p.Freeze(wait, timeout, calm)
-		if err == nil || wait.Err() != nil { // what does not answer may still do it: the thaw follows
+		if err == nil || wait.Err() != nil { // a program that did not answer may still freeze, so it is thawed below
 			mu.Lock()
 			frozen = append(frozen, p)
 			stood = max(stood, time.Duration(f.GateNanos+f.SyncNanos))
@@ -649,7 +650,8 @@ func (e *Env) thaw(ctx context.Context, programs []*process.Program) error {
 	return e.thawWith(ctx, programs, 0)
 }
 
-// thawWith opens the gates with the flags of wire.Thaw. A program that does not answer in time does it when it can.
+// thawWith opens the gates with the flags of wire.Thaw. A program that does not answer in time opens its gate when it
+// can.
 func (e *Env) thawWith(ctx context.Context, programs []*process.Program, flags uint32) error {
 	ctx, cancel := e.undo(ctx)
 	defer cancel()
@@ -665,7 +667,8 @@ func open(ctx context.Context, p *process.Program, flags uint32) error {
 	return err
 }
 
-// thaw opens the gates of programs that were captured frozen. One that is open by now was so too early.
+// thaw opens the gates of programs that were captured frozen. If a gate is open already, the capture is not of one
+// moment.
 func (c *capture) thaw(ctx context.Context) error {
 	ctx, cancel := c.env.undo(ctx)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 // are being brought back; whoever asked need not wait for it.
 type NotBackError struct {
 	PID  int
-	Why  string          // it will not come back; "": it may
+	Why  string          // why it will never come back; "": it may
 	Done <-chan struct{} // closed when all of them have their memory or are gone
 }
 
@@ -27,13 +27,12 @@ func (e *NotBackError) Error() string {
 		e.PID)
 }
 
-// comeback is the return of released programs to where they were, from any state after the keeper has their
-// descriptors.
+// comeback brings released programs back, from any state after the keeper got their descriptors.
 type comeback struct {
 	env      *Env
 	programs []*process.Program
 	t        *timeline
-	lost     bool // nobody has their memory, unless they have it themselves
+	lost     bool // if they have no memory themselves, nobody has it
 
 	mu     sync.RWMutex // read-locked over before
 	before func(*process.Program) error
@@ -43,7 +42,8 @@ type comeback struct {
 // taken the device memory that the driver needs, and may give it back; a stopped program cannot answer until it is
 // continued. It waits for Env.Patience at most, and then returns a [*NotBackError].
 //
-// before, if not nil, is called of each program that has its memory again and is about to run, unless that comes later.
+// before, if not nil, is called for each program that has its memory again and is about to run, as long as comeBack
+// has not returned.
 func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(context.Context,
 	*process.Program) error) error {
 	b := &comeback{env: e, programs: programs, t: t}
@@ -66,7 +66,7 @@ func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(con
 	case <-limit.C:
 	}
 	cancel()
-	b.mu.Lock() // before is the caller's, who goes on now
+	b.mu.Lock() // before belongs to the caller, which goes on now
 	b.before = nil
 	b.mu.Unlock()
 	return notBack(programs, done)
@@ -115,7 +115,7 @@ func (b *comeback) one(p *process.Program) error {
 			said = err.Error()
 			p.Log().Warn("a program does not come back yet", "err", err)
 		}
-		// Only what is so twice in a row: the driver knows nothing of a program that is about to come back just then, too.
+		// Believe it only twice in a row: the driver also knows nothing of a program that is just coming back.
 		now := hopeless(p, err)
 		if now == before {
 			b.say(p, now)
@@ -142,8 +142,8 @@ func (b *comeback) say(p *process.Program, why string) {
 	}
 }
 
-// hopeless returns why a program that could not be brought back cannot be at all, and what to do, or "". It is tried
-// on all the same: that costs little, and a wrong guess then costs nothing.
+// hopeless returns why a program can never be brought back and what to do, or "". The attempts go on all the same:
+// they cost little, and then a wrong guess here costs nothing.
 func hopeless(p *process.Program, err error) string {
 	if errors.Is(err, errUnknownToDriver) {
 		return "the GPU that it had come back to is gone with all its contexts, as when the software GPU dies: " + endIt(p)
@@ -151,7 +151,7 @@ func hopeless(p *process.Program, err error) string {
 	return strangeUser(p)
 }
 
-// strangeUser says so of a program that neither we nor the software GPU let in.
+// strangeUser says that a program has become a user that neither we nor the software GPU let in, or returns "".
 func strangeUser(p *process.Program) string {
 	uid, _, err := usersOf(p.Identity())
 	if err != nil || uid == 0 || uid == os.Geteuid() {
@@ -168,8 +168,8 @@ func endIt(p *process.Program) string {
 	return remedy
 }
 
-// try does what is left to do for one program. Only the wake is bounded: what waits for an answer of the program ends
-// with it.
+// try does what is left to do for one program. Only the wake has a time limit: waiting for an answer ends with the
+// program anyway.
 func (b *comeback) try(p *process.Program) error {
 	id := p.Identity()
 	drv, err := b.env.GPUs.Driver(id.GPU)
@@ -206,8 +206,8 @@ func (b *comeback) try(p *process.Program) error {
 	return open(context.Background(), p, 0)
 }
 
-// unkeep takes the record of a program back. It does not stand in the program's way: the next daemon would find that
-// it runs.
+// unkeep deletes the keeper's record of a program. An error does not stop the program: the next daemon would find
+// that it runs.
 func (b *comeback) unkeep(p *process.Program) {
 	var err error
 	for range 3 {

@@ -16,7 +16,7 @@ import (
 // waits until what it will write has been copied aside. What was written without being foreseen is found by its digest when it
 // is drained, and the checkpoint is taken again in another way.
 
-// A mispredicted capture was written to without anybody having been asked.
+// A mispredicted capture was spoilt by a write that did not ask first.
 type mispredicted struct {
 	what string // for people
 	err  *snapshot.MispredictedError
@@ -30,8 +30,8 @@ func (c *capture) mayCow() bool {
 	return c.opt.LeaveRunning && (c.opt.Mode == snapshot.Cow || c.opt.Mode == snapshot.Auto && !c.roomForAll())
 }
 
-// roomForAll reports whether free device memory holds a copy of everything, and some more: then mode auto stages, whatever has to be
-// kept, and the analysis of all the code that a program has can be spared.
+// roomForAll reports whether free device memory has room for a copy of everything, and some more. Then mode auto will
+// stage in any case, and the program's code need not be analysed.
 func (c *capture) roomForAll() bool {
 	bytes := map[*snapshot.Engine]uint64{}
 	for _, p := range c.programs {
@@ -52,12 +52,12 @@ func (c *capture) roomForAll() bool {
 	return true
 }
 
-// cows reports whether it does.
+// cows reports whether this capture copies on write.
 func (c *capture) cows() bool {
 	return slices.ContainsFunc(c.snaps, func(d *deviceSnapshot) bool { return d.snap.Stats().Mode == snapshot.Cow })
 }
 
-// watchAll begins to watch the programs, so that all that is to be known of their code is known before they are frozen.
+// watchAll begins to watch the programs, so that their code is analysed before they are frozen.
 func (c *capture) watchAll(ctx context.Context) error {
 	for _, p := range c.programs {
 		w := newWatch(p)
@@ -69,8 +69,8 @@ func (c *capture) watchAll(ctx context.Context) error {
 	return nil
 }
 
-// rearm returns what prepares a program that had let go of its memory, which ended the tap, for running again. ctx is that of
-// the checkpoint.
+// rearm returns a function that opens the tap of a program again, which ended when the program let go of its memory,
+// and arms it. ctx is that of the checkpoint.
 func (c *capture) rearm(ctx context.Context) func(context.Context, *process.Program) error {
 	return func(now context.Context, p *process.Program) error {
 		for i, w := range c.watches {
@@ -119,7 +119,7 @@ func (c *capture) arm(now, ctx context.Context, program int) error {
 		go func() {
 			defer work.Go()
 			for d, list := range spans {
-				// An error is the drain's to report: this snapshot has failed, and the program goes on.
+				// The drain reports the error: this snapshot has failed, and the program goes on.
 				d.snap.BeforeWrite(ctx, list)
 			}
 		}()
@@ -139,7 +139,7 @@ func (c *capture) unwatch(ctx context.Context) {
 	c.watches = nil
 }
 
-// explain says of an error of a drain whose memory it was about.
+// explain adds to the error of a drain whose memory it is about.
 func (c *capture) explain(d *deviceSnapshot, err error) error {
 	var bad *snapshot.MispredictedError
 	if !errors.As(err, &bad) {

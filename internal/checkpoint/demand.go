@@ -20,7 +20,7 @@ import (
 
 // onDemand does what run does after the programs are registered, and leaves the rest to res.Finish.
 func (r *restoration) onDemand(ctx context.Context) error {
-	// What fills outlives the request, whose client is answered when the program runs.
+	// The fills outlive the request: the client gets its answer as soon as the program runs.
 	fillCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var fills []*snapshot.Filling
 	begun := make(chan error, 1)
@@ -122,7 +122,7 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 
 var errNotHeld = errors.New("memory that is not held")
 
-// contents reads what memory of a program will hold when all is filled: from the image, and wherever the filling is.
+// contents reads from the image what memory of a program will hold once it is filled, however far the fill is.
 func (r *restoration) contents(program int) func(foresee.Span, []byte) error {
 	digests := map[uint64][]digest.Digest{}
 	for _, d := range r.devices {
@@ -155,7 +155,8 @@ func (r *restoration) contents(program int) func(foresee.Span, []byte) error {
 	}
 }
 
-// let lets work go when need returns. If what it needs will never come it stays where it is: finish ends the program.
+// let lets work go when need returns. If its memory will never come the work keeps waiting, and finish ends the
+// program.
 func (r *restoration) let(w *process.Work, need func() error) {
 	start := time.Now()
 	err := need()

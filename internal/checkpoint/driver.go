@@ -48,7 +48,7 @@ func (c *capture) driverCheckpoint(ctx context.Context, p *process.Program) erro
 	return nil
 }
 
-// errUnknownToDriver is wrapped by the error for a process that has no contexts, and none taken down either.
+// errUnknownToDriver is wrapped by the error for a process that has no contexts, neither live nor saved.
 var errUnknownToDriver = errors.New("the driver knows nothing of it")
 
 // driverRestore brings the contexts of a program back from wherever they are in the driver's checkpoint cycle.
@@ -95,7 +95,8 @@ func restoreThread(drv cuda.Driver, pid int) (int, error) {
 // stopped thread holds; then the threads are let run, which is the lesser risk.
 const standstill = 10 * time.Second
 
-// attended does one step of the driver on a program whose threads stand still, and reports whether they had to be let run for it to end.
+// attended makes the driver take one step on a program whose threads stand still. It reports whether the step only
+// ended after the threads were let run.
 func (e *Env) attended(p *process.Program, tid int, what string, do func() error) (nudged bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()

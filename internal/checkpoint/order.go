@@ -8,9 +8,9 @@ import (
 	"holdfast/internal/snapshot"
 )
 
-// An order notes which chunks of an image its programs touch first after they were captured: a restored program will do the same,
-// and a restore on demand fills in that order. It is a hint: nothing is right or wrong by it. Work that is not proven says
-// nothing. Writes count as reads do, because a restored program waits for what it may write, too.
+// An order notes which chunks of an image its programs touch first after they were captured: a restored program will
+// do the same, and a restore on demand fills in that order. It is a hint, and correctness does not depend on it. Only
+// proven work counts. Writes count like reads, because a restored program waits for what it may write, too.
 type order struct {
 	regions map[place]int // index in the manifest
 
@@ -26,8 +26,8 @@ type orderRank uint8
 
 const (
 	_ orderRank = iota // not touched
-	// orderPerhaps: what work touches whose addresses come from tables. Of a gather it is all that might be read; a restored program
-	// knows what the table holds, and needs less.
+	// orderPerhaps: touched by work whose addresses come from tables. For a gather that is everything it might read;
+	// in a restore the table's contents are known, and less is needed.
 	orderPerhaps
 	orderSure
 )
@@ -42,7 +42,7 @@ func newOrder(m *image.Manifest) *order {
 	return o
 }
 
-// note takes note of work of a program that is about to go, while the watch is locked.
+// note records what a program's work touches, just before it goes. The watch is locked.
 func (o *order) note(program int, w *watch, e *foresee.Effect) {
 	if o == nil || !e.Proven { // nil: nothing was captured
 		return

@@ -19,21 +19,21 @@ import (
 
 // What a Record's program was doing when the record was written.
 const (
-	DoingCheckpoint = "checkpoint" // its life goes on in the process that it is
-	DoingRestore    = "restore"    // it comes from an image: if that fails it can be tried again
+	DoingCheckpoint = "checkpoint" // it goes on in the same process
+	DoingRestore    = "restore"    // it comes from an image: a failed restore can be tried again
 	DoingSuspend    = "suspend"    // it stays released until it is resumed
 	DoingRollback   = "rollback"   // its memory is being overwritten, behind a gate that stays shut
 )
 
-// A Record is what the keeper has about a program that has no memory mapped, or the wrong one: enough for
-// another daemon to bring it back.
+// A Record is what the keeper knows of a program that has no memory mapped, or only half of an overwritten one:
+// enough for another daemon to bring it back.
 type Record struct {
 	Identity process.Identity `json:"identity"`
 	Doing    string           `json:"doing"`
 	Root     int              `json:"root"` // of its process tree
 	// RootStart is when the root started. 0: a restore that has not made it yet, or died before it could say so.
 	RootStart uint64 `json:"root_start,omitempty"`
-	// A restore: its mark in the arguments of its CRIU, and when it began, in clock ticks since boot.
+	// Of a restore: the mark in the arguments of its CRIU, and when it began, in clock ticks since boot.
 	Mark       string        `json:"mark,omitempty"`
 	Begun      uint64        `json:"begun,omitempty"`
 	Image      string        `json:"image,omitempty"`
@@ -97,7 +97,7 @@ func recordOf(p *process.Program, r Record) (Record, map[uint64]*os.File) {
 	return r, files
 }
 
-// allocs are those of r, with their descriptors from files, which are taken out of it.
+// allocs returns the allocations of r, with their descriptors, which it takes out of files.
 func (r *Record) allocs(files map[uint64]*os.File) []*process.Alloc {
 	var list []*process.Alloc
 	for _, a := range r.Allocs {
@@ -155,7 +155,7 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	if err != nil {
 		return err
 	}
-	defer entry.Close() // what is not given on
+	defer entry.Close() // closes what nobody has taken
 	var r Record
 	if err := json.Unmarshal(entry.Record, &r); err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -198,8 +198,8 @@ func (e *Env) recoverOne(k *keeper.Client, key string, reg Registry, log *slog.L
 	return nil
 }
 
-// bringBack brings a program of an earlier daemon back, however long that takes. One that is found without memory is
-// ended where that is lost.
+// bringBack brings a program of an earlier daemon back, however long that takes. With lost set, a program that has no
+// memory is ended: nobody has it.
 func (e *Env) bringBack(p *process.Program, r *Record, reg Registry, lost bool) {
 	defer p.Unlock()
 	waitForDump(r)
@@ -223,7 +223,7 @@ func waitForDump(r *Record) {
 		<-tick.C
 	}
 	root, start := r.Root, r.RootStart
-	if start == 0 { // as older daemons wrote it
+	if start == 0 { // records of older daemons do not say it
 		root, start = r.Identity.PID, r.Identity.StartTime
 	}
 	criu.Resume(root, start) // it fails for what has ended, which the comeback notices

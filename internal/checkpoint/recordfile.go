@@ -20,8 +20,8 @@ import (
 
 // The keeper's record of a program whose memory lies in an image, because it is suspended to that or is being rolled
 // back to it, also lies in a file of the runtime directory. So such a program can be resumed, and its rollback
-// finished, although both the daemon and the keeper were killed. A program outlives neither its process nor the
-// kernel, and the file holds only while both are the ones that it names.
+// finished, although both the daemon and the keeper were killed. A program does not outlive its process or the
+// kernel, so the file counts only as long as both are those that it names.
 
 // recordsDir is in the runtime directory: a file for each such program, by its token.
 const recordsDir = "records"
@@ -59,7 +59,7 @@ func (e *Env) openPrivate(name string) (*os.Root, error) {
 	return dir.OpenRoot(name)
 }
 
-// private refuses what is not of that type, or not of our user alone.
+// private refuses a file of another type, or one that others can reach.
 func private(info fs.FileInfo, kind fs.FileMode) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Type() != kind || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
@@ -218,10 +218,10 @@ func (e *Env) CameBack(p *process.Program) { e.resumed(p) }
 // image if that is in host memory and no other program needs it.
 func (e *Env) Ended(p *process.Program) { e.resumed(p) }
 
-// dropRecord is Ended of a program that was not registered.
+// dropRecord does what Ended does, for a program that was not registered.
 func (e *Env) dropRecord(r *Record) {
 	p := process.New(r.Identity, "", e.Log)
-	if r.Doing == DoingSuspend { // of another operation the image is the user's
+	if r.Doing == DoingSuspend { // the image of any other operation belongs to the user
 		p.SetImage(r.Image)
 	}
 	e.Ended(p)
@@ -236,7 +236,7 @@ func (e *Env) wanted(dir string) bool {
 	return found
 }
 
-// lives reports whether the process of a file is the one that runs.
+// lives reports whether the process that a record names still runs.
 func (r *Record) lives() bool {
 	return r.Boot == bootID() && process.Alive(r.Identity.PID, r.Identity.StartTime)
 }

@@ -16,11 +16,11 @@ import (
 	"holdfast/internal/process"
 )
 
-// What a restore leaves whose daemon died. Its record says when the root process started, as soon as that is known. A
-// daemon that died before it was leaves a CRIU that works on, or what that has forked, both known by a mark of this very
-// restore ([criu.EndMarked]); or the program, which has its memory and its number back. But anybody may have the number:
-// it was free when the restore began, and nobody has looked since. So the program is known by its token, 16 random bytes
-// that its shim has in memory. A wrong kill is worse than a leftover.
+// What a restore leaves whose daemon died. Its record says when the root process started, as soon as that is known.
+// If the daemon died before that, it may have left a CRIU that works on, or a child of it; both are known by the mark
+// of this very restore ([criu.EndMarked]). Or it left the program, with its memory and its process ID. But any
+// process may have that ID: it was free when the restore began, and nobody has looked since. So the program is known
+// by its token, 16 random bytes that its shim has in memory. A wrong kill is worse than a leftover.
 
 // endRestore ends the process of a restore that was cut short. Its memory may not be whole, but the image is: it can
 // be restored again.
@@ -51,8 +51,8 @@ func endRestore(r *Record, log *slog.Logger) error {
 	return err
 }
 
-// unnoticed returns when the root of a restore started of which the record does not say so; 0 if the process that has
-// its number is another, or that cannot be told.
+// unnoticed returns when the root of a restore started if the record does not say it; 0 if another process has its
+// ID, or if that cannot be told.
 func (r *Record) unnoticed() (start uint64) {
 	start, err := process.StartTime(r.Root)
 	if err != nil || r.Begun == 0 || start < r.Begun || r.Identity.Token == [16]byte{} {
@@ -83,8 +83,8 @@ func ticks() uint64 {
 // shimName is the file name of the shim, wherever it was unpacked.
 const shimName = "libholdfast.so"
 
-// hasToken reports whether the shim of a process has that token: whether it stands in writable memory of a process that
-// has the shim mapped. The shim's own variables are in a small mapping, and large ones are not looked at.
+// hasToken reports whether the shim of a process has that token: whether the process has the shim mapped and the
+// token in writable memory. The shim's own variables are in a small mapping, and large ones are not looked at.
 func hasToken(pid int, token [16]byte) bool {
 	const largest = 1 << 20
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))

@@ -49,11 +49,11 @@ type RestoreResult struct {
 	Total       time.Duration
 	Steps       []Step
 
-	// Finish is set after a restore on demand. It returns when all the memory is there, and must be called; an error
-	// means that the program had to be ended. Missing is how much was not there when the program began to run. After Finish
-	// Waits and Waited say how many pieces of work had to wait, and for how long in all; Known how many were foreseen with contents of
-	// memory, and Guesses how many had to wait for everything, Guessed the names of some of them. Ordered is how much of the memory
-	// the image says the order of.
+	// Finish is set after a restore on demand, and must be called. It returns when all the memory is there; an error
+	// means that the program had to be ended. Missing is how much memory was not there when the program began to run,
+	// Ordered how much of it has an order in the image. After Finish, Waits and Waited say how many pieces of work had
+	// to wait, and for how long in all; Known, how many footprints needed the contents of memory; Guesses, how many
+	// pieces had to wait for everything, and Guessed names some of them.
 	Finish  func() error
 	Missing uint64
 	Ordered uint64
@@ -99,7 +99,7 @@ type restoration struct {
 	started  bool          // CRIU has brought the tree back
 	known    bool          // the daemon has been told
 	start    atomic.Uint64 // when the root process started; 0: it is not there yet
-	mark     string        // of CRIU's, and when it began: see endRestore
+	mark     string        // in the arguments of CRIU, and when it began: see endRestore
 	begun    uint64
 	waited   sync.Mutex // res, after the restore
 	t        timeline
@@ -112,8 +112,8 @@ type deviceFill struct {
 	regions []*snapshot.Region
 	digests [][]digest.Digest
 	places  []place         // of the regions
-	order   []snapshot.Span // in which a program will need them, as far as that is known
-	warm    bool            // some may hold what they should already
+	order   []snapshot.Span // in which the program will need them, as far as the image says
+	warm    bool            // some regions may hold the right contents already
 }
 
 // fillOf finds the entry of an engine, or adds it. There are as many as devices.
@@ -348,8 +348,8 @@ func (r *restoration) keep() error {
 	return nil
 }
 
-// born is told of the root process as soon as there is one. Before that, the next daemon could only know its number,
-// which may be somebody else's by then.
+// born is called as soon as the root process exists. Until then the record has only its process ID, which may be
+// another process's by the time the next daemon looks.
 func (r *restoration) born(start uint64) {
 	r.start.Store(start)
 	if err := r.keep(); err != nil {
@@ -392,7 +392,7 @@ func (r *restoration) cpuSide(ctx context.Context) error {
 // giveMemory wakes a program and gives it its memory. A program that was not welcomed within ten seconds, or had no
 // descriptor for a moment, breaks off the conversation and lives: it is woken again.
 func (r *restoration) giveMemory(ctx context.Context, p *process.Program) error {
-	// It may be stopped, or be another user by now: whoever asked is not to wait for ever.
+	// The program may be stopped, or have become another user: do not let the caller wait for ever.
 	wake, cancel := context.WithTimeout(ctx, r.env.patience())
 	defer cancel()
 	for {
@@ -425,7 +425,7 @@ func (r *restoration) undo() error {
 		tree, _ := criu.Tree(root) // none if it has ended
 		err = criu.Kill(root, r.start.Load(), 10*time.Second)
 		if errors.Is(err, unix.ESRCH) {
-			tree, err = nil, nil // it has ended, and what has its number is not ours
+			tree, err = nil, nil // it has ended, and another process has its ID
 		}
 		if err != nil {
 			r.env.Log.Error("what is left of a restore could not be ended", "pid", root, "err", err)

@@ -26,8 +26,8 @@ type RollbackResult struct {
 // freed since then is a refusal. Before anything is overwritten, every chunk of the image
 // has been read and found right. With trust the image may belong to another user.
 //
-// Programs may be among them that stand behind a shut gate ([process.Program.Shut]) because an earlier rollback was not
-// finished: of these the image must have all that may be half overwritten.
+// Some of the programs may stand behind a shut gate ([process.Program.Shut]) because an earlier rollback was not
+// finished. For these, the image must have all the memory that may be half overwritten.
 func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool,
 	progress Progress) (*RollbackResult, error) {
 	im, err := openImage(dir, trust)
@@ -86,14 +86,14 @@ func staysShut(programs []*process.Program) error {
 	return nil
 }
 
-// rollback is one under way, of programs that stand still.
+// rollback is a rollback under way. Its programs stand still.
 type rollback struct {
 	env      *Env
 	im       *image.Image
 	dir      string
 	trust    bool
 	programs []*process.Program
-	frozen   []*process.Program // by us: they go on if it comes to nothing. The others stay shut then
+	frozen   []*process.Program // frozen by us: they go on if the rollback fails before it writes. The others stay shut
 	t        *timeline
 	progress Progress
 	res      RollbackResult
@@ -104,7 +104,7 @@ type rollback struct {
 func (r *rollback) run(ctx context.Context) (err error) {
 	var fills []*deviceFill
 	defer func() { closeFills(fills) }()
-	r.res.Warnings, err = checkCaveats(r.programs, wire.CaveatBlocksGPUOnly) // nothing has come in between
+	r.res.Warnings, err = checkCaveats(r.programs, wire.CaveatBlocksGPUOnly) // again, now that nothing can change any more
 	if err == nil {
 		fills, err = r.env.match(r.programs, r.im.Manifest, &r.res, false)
 	}
@@ -130,8 +130,8 @@ func (r *rollback) run(ctx context.Context) (err error) {
 	return half(r.programs, err)
 }
 
-// coversHalf refuses an image that lacks what an earlier rollback may have half overwritten, if that was to another
-// image.
+// coversHalf refuses an image that lacks memory which an unfinished rollback to another image may have half
+// overwritten.
 func (r *rollback) coversHalf() error {
 	for _, p := range r.programs {
 		if !p.Shut() || p.ImageSum() == r.im.Sum() {
@@ -157,8 +157,8 @@ func (r *rollback) coversHalf() error {
 // shutLimit bounds how long a frozen program may take to answer.
 const shutLimit = 10 * time.Second
 
-// shut makes it safe to overwrite the memory: should we die, the gates stay shut, and the next daemon knows what is
-// to be done. After an error nothing may be overwritten.
+// shut makes it safe to overwrite the memory: if we die, the gates stay shut, and the next daemon knows what to do.
+// After an error nothing may be overwritten.
 func (r *rollback) shut(ctx context.Context) error {
 	err := r.t.do("keep", r.keep)
 	if err != nil {
@@ -201,7 +201,7 @@ func (h *HalfError) Unwrap() error { return h.cause }
 
 const halfRemedy = "roll it back again, to this image or another one, or end it"
 
-// half makes a *HalfError of err if any program stays shut for it, and has ps say so.
+// half turns err into a *HalfError if it leaves any program shut, and makes ps say so.
 func half(programs []*process.Program, err error) error {
 	var late *NotBackError
 	if err == nil || errors.As(err, &late) {
@@ -221,7 +221,7 @@ func half(programs []*process.Program, err error) error {
 	return err
 }
 
-// twice runs what must not stay half done, and once more if it fails.
+// twice runs fill, which must not stay half done, and runs it again if it fails.
 func (e *Env) twice(p *process.Program, fill func() error) error {
 	err := fill()
 	if err != nil {
@@ -253,8 +253,9 @@ func (e *Env) goOn(programs []*process.Program, flags uint32) error {
 	}
 }
 
-// goesOn returns when a program runs, is gone, or says why it cannot go on; then it stays shut, and is still with the
-// keeper. A conversation may break off meanwhile: the program comes back and says how it stands.
+// goesOn returns when a program runs, is gone, or says why it cannot go on; in the last case it stays shut, and the
+// keeper keeps its record. If the conversation breaks off meanwhile, the program comes back and says whether it is
+// shut.
 func (e *Env) goesOn(p *process.Program, flags uint32) error {
 	for {
 		arrived := p.Arrived()
@@ -311,12 +312,12 @@ func (e *Env) unkeepAll(programs []*process.Program) (err error) {
 	return err
 }
 
-// recoverRollback takes up a rollback of which no keeper knows, unless one did.
+// recoverRollback takes up a rollback that only a file knows of.
 func (e *Env) recoverRollback(r *Record, reg Registry) {
 	q := reg.Lookup(r.Identity.PID)
 	switch {
 	case q == nil:
-		// It has no memory as far as we know: the program is asked to tell of all of it.
+		// We have none of its memory: the program is asked to tell of all of it.
 		p := process.New(r.Identity, api.StateRestoring, e.Log)
 		p.SetImageSum(r.ImageSum)
 		if err := e.endRollback(r, p, reg); err != nil {
@@ -327,12 +328,12 @@ func (e *Env) recoverRollback(r *Record, reg Registry) {
 	}
 }
 
-// endRollback finishes a rollback that was cut short. p is made of r. Programs that say that they are shut are not
-// let in before this has returned.
+// endRollback finishes a rollback that was cut short; p was made from r. No program that says it is shut is admitted
+// before this has returned.
 func (e *Env) endRollback(r *Record, p *process.Program, reg Registry) error {
 	p.TryLock() // it is new: nobody else has it
 	if err := reg.Register(p); err != nil {
-		// It has come by itself, and was let in: it was not shut yet, or not any more, and is whole.
+		// It has come by itself and was admitted, so it was not shut, and its memory is whole.
 		p.Drop()
 		e.dropRecord(r)
 		return e.unkeep(p)
@@ -402,7 +403,8 @@ func closeFills(fills []*deviceFill) {
 	}
 }
 
-// match finds the region of every allocation that the image has. With some it leaves out those of other programs.
+// match finds the allocation of every region of the image. With some set, regions of programs that are not in the
+// list are left out.
 func (e *Env) match(programs []*process.Program, m *image.Manifest, res *RollbackResult, some bool) ([]*deviceFill,
 	error) {
 	byToken := map[[16]byte]map[uint64]*process.Alloc{}

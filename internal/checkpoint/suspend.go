@@ -80,7 +80,7 @@ func clearHost(root string) (int, error) {
 // next call to the driver waits until Resume. An image in dir holds the memory (not for ToGPU).
 func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir string, progress Progress) (*SuspendResult, error) {
 	begin := time.Now()
-	// The driver saves what it has itself, so what stands against a gpu-only image does not stand against this.
+	// The driver saves its own state, so a caveat that blocks a gpu-only image does not block a suspend.
 	if _, err := checkCaveats(programs, wire.CaveatBlocksFull); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if err != nil {
 		return fail(errors.Join(err, e.thaw(ctx, programs)))
 	}
-	undo, cancel := e.undo(ctx) // from now on: what came before may have taken long
+	undo, cancel := e.undo(ctx) // a new one: what came before may have taken long
 	defer cancel()
 	err = c.takeDown(undo)
 	if err != nil {
@@ -268,7 +268,7 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	return res, nil
 }
 
-// stay leaves programs suspended that could not be resumed.
+// stay marks programs that could not be resumed as suspended again.
 func (e *Env) stay(programs []*process.Program, onGPU bool) error {
 	if !onGPU {
 		for _, p := range programs {
@@ -301,7 +301,7 @@ func (e *Env) mayResume(programs []*process.Program) error {
 }
 
 // suspended opens the image of a suspended program: the very one that its suspend wrote, which the daemon and the
-// keeper remember by its sum. Any other, also a good one of the same program, is not what it has to go on with.
+// keeper remember by its sum. No other will do, not even another good image of the same program.
 func suspended(p *process.Program, dir string) (*image.Image, error) {
 	im, err := openImage(dir, false)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"holdfast/internal/process"
 )
 
-// What the keeper has also stands in a file of the runtime directory, without the memory. Should both daemon and keeper
-// be killed, the next daemon learns from it that there are programs which stand still and whose memory nobody has: they
-// would stand still for ever, and are ended. The file need not be durable: no program outlives the machine.
+// The keeper's record of a program, without the memory, also lies in a file of the runtime directory. If both daemon
+// and keeper are killed, the next daemon learns from it which programs stand still with nobody having their memory.
+// They would stand still for ever, so it ends them. The file need not be durable: no program outlives the machine.
 
 // underwayDir is in the runtime directory: a file for each program that the keeper has, by its token.
 const underwayDir = "underway"
 
-// saveUnderway makes the file. Without it only the death of both would be worse, so an error does not stop anything.
+// saveUnderway makes the file. The file only matters if both die, so an error does not stop anything.
 func (e *Env) saveUnderway(r Record) {
 	if e.Dir == "" {
 		return

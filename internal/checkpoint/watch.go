@@ -28,10 +28,10 @@ type watch struct {
 	effect   foresee.Effect
 	pieces   []foresee.Piece
 	gate     gate
-	armed    bool // it has been
+	armed    bool // arm was called
 	broken   error
 	asked    int      // pieces of work
-	guesses  int      // of them, those of which not all is proven
+	guesses  int      // of them, those that are not proven
 	guessed  []string // names of work whose effect was a guess
 }
 
@@ -39,7 +39,7 @@ type watch struct {
 type gate struct {
 	act     func(*task)                // nil: it goes at once
 	settled func(*foresee.Effect) bool // act would let it go at once
-	// read reads what memory held when the gate was armed. proofs: what is not proven does not count.
+	// read reads what memory held when the gate was armed. With proofs set, guesses do not count.
 	read   func(sp foresee.Span, b []byte) error
 	proofs bool
 }
@@ -95,7 +95,7 @@ func (w *watch) arm(ctx context.Context, flags uint32, g gate) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !again { // else it may have run unasked since the moment that read is of
+	if !again { // if again, work may have run unasked since the moment whose contents read returns
 		w.foreseen.Remember(g.read, g.proofs)
 	}
 	return nil
@@ -218,14 +218,14 @@ func (w *watch) doubts() string {
 	return fmt.Sprintf("of its %d pieces of work since these were guesses: %s", w.asked, strings.Join(w.guessed, ", "))
 }
 
-// A place is where the regions of snapshots or fills have a held allocation.
+// A place names an allocation of a program; snapshots and fills find their region by it.
 type place struct {
 	program int
 	block   uint64
 }
 
-// regionSpans sorts spans of one program by what has their memory, and leaves out whose spans are all settled. What nobody has is left
-// out, too: it was allocated later.
+// regionSpans groups the spans of one program by the snapshot or fill that has their memory. Groups whose spans are
+// all settled are left out, as are spans that nobody has: they were allocated later.
 func regionSpans[T comparable](where map[place]regionOf[T], program int, list []foresee.Span, settled func(T, []snapshot.Span) bool) map[T][]snapshot.Span {
 	out := map[T][]snapshot.Span{}
 	for _, sp := range list {

@@ -100,9 +100,9 @@ func (s Server) Start(ctx context.Context, dir string) (int, error) {
 // ownLimit is how long Own waits: less than whoever starts a server waits for that.
 const ownLimit = startLimit / 2
 
-// Own takes lock, the lock of the runtime directory dir that says who is s, for this process. Somebody who has it and
-// cannot be called is about to end, also one that was killed and has threads left: Own waits for that. While another
-// one serves, it returns an error.
+// Own takes lock, the lock of the runtime directory dir that says who is s, for this process. If its owner cannot be
+// reached, it is about to end (or was killed and has threads left), and Own waits for that. If its owner serves, Own
+// returns an error.
 func (s Server) Own(ctx context.Context, lock *os.File, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, ownLimit)
 	defer cancel()
@@ -158,7 +158,7 @@ func (s Server) spawn(ctx context.Context, d *owned.Dir, dir string) (int, error
 		}
 		select {
 		case err := <-ended:
-			// It ends at once where another one serves: the keeper may have started that in this moment.
+			// A server ends at once if another one serves: the keeper may have started one just now.
 			if pid, err := s.PID(ctx, dir); err == nil {
 				return pid, nil
 			}

@@ -56,8 +56,8 @@ type Tool struct {
 // workPrefix begins the names of CRIU's work directories: a log, statistics.
 const workPrefix = "holdfast-criu-"
 
-// WorkIn makes dir the place of work directories from now on, and removes from it those that somebody left there who did not
-// live to remove them. CRIU processes that outlived him have a while to end.
+// WorkIn makes dir the place of work directories from now on, and removes those that a process left there which died
+// before it could. CRIU processes that it left have a while to end.
 func (t *Tool) WorkIn(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -232,8 +232,8 @@ func effectiveCaps(path string) (uint64, error) {
 	return 0, fmt.Errorf("%s has no CapEff", path)
 }
 
-// environment is all that CRIU gets of one. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys, whoever
-// has influence on the environment could preload libraries or put another iptables into its PATH.
+// environment is the whole environment of CRIU. Besides HOME and CRIU_CONFIG_FILE, which name files that it obeys,
+// whoever has influence on the environment could preload libraries or put another iptables into its PATH.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
 // command is a call of CRIU. ctx may only end what changes no process.

@@ -191,9 +191,8 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	return st, nil
 }
 
-// Precheck refuses a tree of which it is known beforehand that Dump would not dump it, with the error that Dump would
-// return: before anything is taken apart for a dump. It also asks, until that has succeeded once, whether CRIU works
-// here at all.
+// Precheck refuses a tree that Dump is known to refuse, with the same error, so that it is known before anything is
+// taken apart. It also asks, until that has succeeded once, whether CRIU works here at all.
 func (t *Tool) Precheck(pid int) error {
 	if _, _, err := look(pid); err != nil {
 		return err
@@ -275,7 +274,7 @@ func checkProcess(pid int, s procStat, root bool) error {
 	return nil
 }
 
-// ownNamespace says whether a process has a namespace other than ours.
+// ownNamespace reports whether a process is in another namespace of this kind than we are.
 func ownNamespace(pid int, kind string) bool {
 	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
 	its, err2 := os.Readlink(procPath(pid, "ns/"+kind))
@@ -322,7 +321,7 @@ func (t *Tool) run(ctx context.Context, args []string, extra []*os.File, onStart
 	cmd.ExtraFiles = extra
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// A pipe for the output would stay open in what CRIU restores, were it not closed there: do not wait for it.
+	// Restored processes may keep a pipe for the output open: do not wait for its end.
 	cmd.WaitDelay = 2 * time.Second
 	switch args[0] {
 	case "dump":

@@ -125,7 +125,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer shims.Close()
-	go d.acceptShims(patient{shims, d.log}) // what recoverKept wakes comes back there
+	go d.acceptShims(patient{shims, d.log}) // programs that recoverKept wakes connect there
 	d.recoverKept()
 	close(d.recovered)
 	if n, err := checkpoint.ClearHost(); n > 0 || err != nil {
@@ -140,11 +140,11 @@ func Run(ctx context.Context, cfg Config) error {
 	go srv.Serve(patient{apis, d.log})
 	d.log.Info("daemon ready", "dir", cfg.Dir, "version", cfg.Version)
 	d.waitIdle(ctx)
-	// Nothing of a client's may be cut in half by our going.
+	// Requests under way end before the daemon does.
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	srv.Shutdown(shutdown)
-	d.fills.Wait() // programs wait for what is not there yet
+	d.fills.Wait() // programs wait for memory that is still being filled
 	d.gpus.close()
 	d.removeDeadKeeper()
 	d.log.Info("daemon ends")
@@ -265,7 +265,7 @@ func (d *Daemon) converse(conn *wire.Conn) {
 		return
 	}
 	if hello.Flags&wire.HelloFrozen != 0 {
-		<-d.recovered // an earlier daemon knew what is to become of it
+		<-d.recovered // what an earlier daemon left may say what is to happen to this program
 	}
 	p, err := d.admit(hello, int(cred.Pid))
 	if err != nil {
@@ -288,8 +288,7 @@ func (d *Daemon) converse(conn *wire.Conn) {
 	d.conversationOver(p)
 }
 
-// readopted takes note that a program has all its memory. One that was thought suspended was not yet when its daemon
-// died.
+// readopted records that a program has all its memory. If we took it for suspended, its daemon died before it was.
 func (d *Daemon) readopted(p *process.Program) {
 	if p.State() != api.StateSuspended || !p.TryLock() {
 		return
@@ -301,8 +300,8 @@ func (d *Daemon) readopted(p *process.Program) {
 	}
 }
 
-// untilFound remembers what find returns once it succeeds. A failure is asked about again: it may have been a lack of
-// descriptors or memory, or somebody installs CRIU.
+// untilFound remembers what find returns once it succeeds. After a failure find is called again next time:
+// descriptors or memory may be free by then, or CRIU installed.
 func untilFound(find func() (*criu.Tool, error)) func() (*criu.Tool, error) {
 	var mu sync.Mutex
 	var found *criu.Tool
@@ -343,7 +342,7 @@ func (d *Daemon) admit(h *wire.Hello, pid int) (*process.Program, error) {
 	defer d.mu.Unlock()
 	p := d.programs[pid]
 	if p != nil && h.Flags&wire.HelloResume == 0 && !process.Alive(pid, p.Identity().StartTime) {
-		p = nil // the PID was used again before we noticed
+		p = nil // another process has this PID, and we had not noticed the end of the first
 	}
 	if h.Flags&wire.HelloResume != 0 {
 		if p == nil || p.Identity().Token != h.Token {
@@ -370,7 +369,7 @@ func (d *Daemon) admit(h *wire.Hello, pid int) (*process.Program, error) {
 		p = process.New(id, api.StateRunning, d.log)
 		d.programs[pid] = p
 	}
-	if h.Flags&wire.HelloFrozen != 0 && p.State() == api.StateRunning { // else somebody is busy with it, or knows of it
+	if h.Flags&wire.HelloFrozen != 0 && p.State() == api.StateRunning { // in other states an operation is under way, or the reason is known
 		p.SetState(api.StateRestoring)
 		p.SetStuck(lostRecord)
 		p.Log().Error("its gate stays shut: " + lostRecord)
@@ -395,9 +394,9 @@ const (
 		"and what was known of that is lost; " + shutRemedy
 )
 
-// conversationOver waits for what the end of a conversation means: the program comes back, because it was released or
-// its daemon hung, or it has ended and is forgotten or kept. One that lives and cannot come back is held no longer
-// either.
+// conversationOver finds out what the end of a conversation means. The program may come back, because it was released
+// or its daemon hung; or it has ended, and is forgotten or its memory kept. A program that lives but cannot come back
+// is no longer held.
 func (d *Daemon) conversationOver(p *process.Program) {
 	arrived := p.Arrived()
 	if p.Conversing() || !d.leaves(p, arrived) {
@@ -406,7 +405,7 @@ func (d *Daemon) conversationOver(p *process.Program) {
 	d.clearUp(p)
 }
 
-// clearUp forgets a program that has ended, unless the operation on it that is under way finds out first, and does.
+// clearUp forgets a program that has ended, unless an operation under way on it notices first and does so.
 func (d *Daemon) clearUp(p *process.Program) {
 	p.MarkEnded()
 	for !p.Forgotten() {
@@ -419,7 +418,8 @@ func (d *Daemon) clearUp(p *process.Program) {
 	}
 }
 
-// leaves reports, when that is known, whether a program without a conversation is gone, and not back.
+// leaves waits until it is known whether a program without a conversation is gone or has come back, and reports
+// whether it is gone.
 func (d *Daemon) leaves(p *process.Program, arrived <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -455,7 +455,7 @@ func (d *Daemon) forget(p *process.Program) {
 	k, last := d.keep, true
 	for _, q := range d.programs {
 		if q != p && q.Identity().Token == id.Token {
-			last = false // restored meanwhile: what is kept is of that one
+			last = false // the program was restored meanwhile: kept memory belongs to the restored one
 		}
 	}
 	d.mu.Unlock()
@@ -468,7 +468,7 @@ func (d *Daemon) forget(p *process.Program) {
 	if last {
 		d.env().Ended(p)
 	}
-	// At once, so that whoever looks finds it among the living or among the dead.
+	// Both in one step, so that the program is always found, among the living or the dead.
 	d.mu.Lock()
 	if d.programs[id.PID] == p {
 		delete(d.programs, id.PID)
@@ -573,8 +573,9 @@ func (d *Daemon) find(target string) (*process.Program, error) {
 // adoption is how long a new daemon waits for the programs of the one before it to come back.
 const adoption = 3 * wire.ReconnectMillis * time.Millisecond
 
-// await is find, but a daemon that has just started gives programs the time to come back to it, and any daemon the time
-// to take up a conversation again that has broken off: a program whose lease was over looks for its daemon anew.
+// await is find with patience: a daemon that has just started waits for programs to come back to it, and any daemon
+// waits for a conversation that has broken off to be taken up again (a program whose lease has ended looks for its
+// daemon anew).
 func (d *Daemon) await(ctx context.Context, target string) (*process.Program, error) {
 	begun := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -712,7 +713,7 @@ func (d *Daemon) keeperClient() (*keeper.Client, error) {
 		}
 		k.Close() // it was about to end
 	} else if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
-		return nil, err // there may be one, with memory that nobody else has
+		return nil, err // there may be a keeper, with memory that nobody else has
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -770,8 +771,8 @@ func RunKeeper(dir string, next []string) error {
 	return keeper.Serve(ul, opt)
 }
 
-// runNext runs a daemon until it ends. If there is one by then, that one has the lock of the directory, and ours ends
-// at once.
+// runNext runs a daemon until it ends. If another daemon serves by then, it has the lock of the directory, and ours
+// ends at once.
 func runNext(dir string, args []string) error {
 	log, err := os.OpenFile(filepath.Join(dir, LogName), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

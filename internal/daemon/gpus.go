@@ -38,10 +38,10 @@ func (g *gpus) Driver(kind uint32) (cuda.Driver, error) {
 	return g.driver(kind)
 }
 
-// forgetLost drops the driver of a software GPU that has died: another one may serve by now. A driver that has lost its
-// device stays lost, in us as in any program, and handles of the old device mean nothing to the new one. So another
-// copy of the library is loaded, and what still uses the old one gets errors. Its engines are not closed: operations
-// that fail just now have them.
+// forgetLost drops the driver of a software GPU that has died: another one may serve by now. A driver that has lost
+// its device is of no more use, in the daemon as in any program, and handles of the old device mean nothing to the
+// new one. So another copy of the library is loaded, and whatever still uses the old one gets errors. Its engines are
+// not closed, because operations that are just failing still use them.
 func (g *gpus) forgetLost(kind uint32) {
 	g.mu.Lock()
 	drv := g.drivers[kind]
@@ -55,7 +55,7 @@ func (g *gpus) forgetLost(kind uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.drivers[kind] != drv {
-		return // another has found it out too
+		return // another call has done it already
 	}
 	g.cfg.Log.Warn("the software GPU was lost: the next one is looked for")
 	delete(g.drivers, kind)

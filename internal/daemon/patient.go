@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// patient is a listener whose Accept fails only when it is closed. Whatever else goes wrong (no descriptor or memory
-// is free, mostly) may pass, and a daemon that takes no calls any more would leave everything that it holds to
-// itself.
+// patient is a listener whose Accept fails only when it is closed. Any other error (mostly no free descriptor or
+// memory) may pass, and a daemon that stopped accepting would still hold everything with nobody able to reach it.
 type patient struct {
 	net.Listener
 	log *slog.Logger

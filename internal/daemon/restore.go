@@ -43,7 +43,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 		Dir: req.Dir, Name: req.Name, Trust: req.Trust, OnDemand: req.OnDemand, Stdio: stdio, Progress: progress,
 		Warm: d.takeKept, Room: func() { d.dropKept() }, Unregister: d.unregister,
 	}
-	// The programs are locked from Register on: no other operation gets between.
+	// The programs are locked from Register on, so no other operation comes in between.
 	var locked []*process.Program
 	opt.Register = func(p *process.Program) error {
 		if !p.TryLock() {
@@ -89,7 +89,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 	return out, nil
 }
 
-// finishRestore sees a restore on demand through, which the client does not wait for.
+// finishRestore waits for the end of a restore on demand, for which the client does not wait.
 func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 	log := d.log.With("pid", res.Root)
 	if err := res.Finish(); err != nil {
@@ -104,9 +104,9 @@ func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 	d.touch()
 }
 
-// streams are what a restored program gets for the standard streams that it
-// cannot have back: those of the client, or for a detached one a log file. The client is who is at the other end of the
-// connection, whatever process it names: another one's descriptors are not its to give away.
+// streams are what a restored program gets for the standard streams that it cannot have back: those of the client, or
+// for a detached one a log file. The client is the process at the other end of the connection, whatever process the
+// request names: a client may only give away its own descriptors.
 func (d *Daemon) streams(client *caller, req api.RestoreRequest) (files [3]*os.File, log string, err error) {
 	if req.Detach || req.ClientPID <= 0 {
 		return d.logStreams(req)
@@ -166,7 +166,7 @@ func (d *Daemon) register(p *process.Program) error {
 
 func (d *Daemon) unregister(p *process.Program) {
 	p.MarkEnded()
-	p.Forget() // nothing of it is kept
+	p.Forget() // its memory is not kept
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if pid := p.Identity().PID; d.programs[pid] == p {
@@ -270,8 +270,8 @@ func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
 	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
 }
 
-// watchEnd cleans up after a program that ends while it has no conversation whose end would tell: it is suspended, or on
-// its way back, or its conversation was broken off.
+// watchEnd cleans up after a program that ends while it has no conversation: it is suspended, or on its way back, or
+// its conversation broke off. Then no end of a conversation tells the daemon.
 func (d *Daemon) watchEnd(p *process.Program) {
 	for d.has(p) {
 		err := process.AwaitEnd(context.Background(), p.Identity())
@@ -312,7 +312,7 @@ func (d *Daemon) recoverKept() {
 		},
 	}
 	var kept []string
-	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // else nothing was under way
+	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // without a keeper's socket nothing was under way
 		k, err := d.keeperClient()
 		if err == nil {
 			kept, err = k.List()

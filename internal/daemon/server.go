@@ -27,7 +27,7 @@ const maxRequest = 1 << 20
 
 type connKey struct{}
 
-// A caller is who is at the other end of a connection, by the kernel's word.
+// A caller is the process at the other end of a connection, as the kernel says.
 type caller struct {
 	cred *unix.Ucred
 	conn *net.UnixConn
@@ -239,10 +239,10 @@ func (d *Daemon) settle(p *process.Program, next string) {
 	}
 }
 
-// lockGroup takes the operation locks of all held programs of a process tree, which must be running (or in the state
-// that from says first; StateRestoring there lets in those that stand behind a shut gate), and sets their state. done
-// ends the operation, with its error: it puts the state back unless the operation has set another. Programs that are
-// still on their way back stay locked until they are there.
+// lockGroup takes the operation locks of all held programs of a process tree and sets their state. They must be
+// running, or in the first state of from; if from also has StateRestoring, programs behind a shut gate are accepted
+// too. done ends the operation, with its error: it puts the state back unless the operation has set another. Programs
+// that are still on their way back stay locked until they are there.
 func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...string) (group []*process.Program,
 	done func(error), err error) {
 	p, err := d.await(ctx, target)

@@ -47,7 +47,7 @@ type message struct {
 	IDs   []uint64 `json:"ids,omitempty"` // of the descriptors beside this packet
 	Keys  []string `json:"keys,omitempty"`
 	Count int      `json:"count,omitempty"` // descriptors that follow
-	// Urgent, of a put: should its writer die, the entry must not wait for somebody to come by.
+	// Urgent, of a put: if the writer dies, the keeper must start a daemon for this entry.
 	Urgent bool   `json:"urgent,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
@@ -143,7 +143,7 @@ type Listener interface {
 type Options struct {
 	Path string // of the socket, which is removed at the end; "": left alone
 	// Next starts a daemon and returns when that has ended. It is called when nobody is connected and an urgent entry
-	// is held; nil: somebody else sees to that.
+	// is held; nil: the keeper starts none.
 	Next func() error
 	// Pause is how long a keeper waits at first before it calls Next again; 0: a second.
 	Pause time.Duration
@@ -177,7 +177,7 @@ func Serve(l Listener, opt Options) error {
 			if !s.stays(err) {
 				return err
 			}
-			time.Sleep(wait) // it may be better then
+			time.Sleep(wait) // descriptors may be free by then
 			wait = min(2*wait, lastWait)
 			continue
 		}
@@ -268,8 +268,7 @@ func (s *server) callNext() {
 	pause := cmp.Or(s.opt.Pause, time.Second)
 	for wait := pause; ; wait = min(2*wait, longest) {
 		begun := time.Now()
-		// It returns when that daemon has ended. What is wrong with it stands in its log, and another one may do
-		// better.
+		// It returns when that daemon has ended. If it failed, its log says why, and another one may succeed.
 		_ = s.opt.Next()
 		if time.Since(begun) > settled {
 			wait = pause
@@ -304,7 +303,7 @@ func (s *server) serve(c *net.UnixConn) {
 		}
 		var reply message
 		if m.Op != "fds" {
-			closeAll(fds) // no other operation brings any
+			closeAll(fds) // no other operation carries descriptors
 		}
 		switch m.Op {
 		case "put":
@@ -494,7 +493,7 @@ func (k *Client) put(begin message, record any, files map[uint64]*os.File) (err 
 		return fmt.Errorf("keeper: %w", err)
 	}
 	var ids []uint64
-	var fds []int // copies, because a file may be closed meanwhile, and its number be another's
+	var fds []int // copies, because a file may be closed meanwhile and its descriptor number reused
 	defer func() { closeAll(fds) }()
 	flush := func() error {
 		if len(ids) == 0 {

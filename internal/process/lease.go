@@ -21,8 +21,7 @@ func (p *Program) SetLease(d time.Duration) {
 	}
 }
 
-// StaysShut reports whether the program would keep its gate shut if it were asked to. Those of before that, in
-// images, do not.
+// StaysShut reports whether the program would keep its gate shut if it were asked to. Shims of older images do not.
 func (p *Program) StaysShut() bool {
 	s := p.current()
 	return s != nil && s.parks
@@ -31,7 +30,7 @@ func (p *Program) StaysShut() bool {
 // KeepShut makes a frozen program keep its gate shut whatever becomes of us, until Thaw: its memory is about to be
 // overwritten. After an error it may do so, or may have opened it; a Thaw opens it in any case.
 func (p *Program) KeepShut(ctx context.Context) error {
-	p.letGo() // what renews its lease would take this back
+	p.letGo() // a renewal of the lease would take this back
 	r, err := p.call(ctx, &wire.Lease{Flags: wire.LeaseShut})
 	if err != nil {
 		return err
@@ -81,12 +80,13 @@ func (p *Program) current() *session {
 	return p.s
 }
 
-// tell says in s how long the program stays frozen if it hears nothing more of us. What follows finds the same error.
+// tell says in s how long the program stays frozen if it hears nothing more from us. An error is ignored: the next
+// message finds it too.
 func (s *session) tell(d time.Duration) {
 	s.conn.Send(0, &wire.Lease{Millis: uint32(d.Milliseconds())})
 }
 
-// lease says it before the freeze that it is about. With shut the gate is to stay so.
+// lease tells the program its lease before a freeze. With shut set the gate is to stay shut.
 func (p *Program) lease(shut bool) {
 	p.mu.Lock()
 	s, d := p.s, p.leaseTime

@@ -17,7 +17,7 @@ import (
 	"holdfast/internal/wire"
 )
 
-// isEOF reports whether a conversation ended as conversations do.
+// isEOF reports whether a conversation ended in the ordinary way.
 func isEOF(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
@@ -39,10 +39,9 @@ func Identify(h *wire.Hello, pid int, token [16]byte) (Identity, error) {
 	return id, nil
 }
 
-// wake sends the signal that a released program waits for, and reports whether it did. The signal must not be sent to
-// one that does not wait: it would stay pending, and end the wait that comes with the next release. So without force
-// nothing is sent to a control thread that is not seen waiting, and never a second one to one that has not taken the
-// first.
+// wake sends the signal that a released program waits for, and reports whether it did. A thread that does not wait
+// must not get the signal: it would stay pending and end the wait of the next release. So without force the signal is
+// sent only if the control thread is seen waiting, and in no case while an earlier one is pending.
 func wake(id Identity, force bool) (sent bool, err error) {
 	if id.StartTime != 0 && !Alive(id.PID, id.StartTime) {
 		return false, unix.ESRCH
@@ -81,7 +80,7 @@ func AwaitEnd(ctx context.Context, id Identity) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(again): // nothing tells when there is one
+		case <-time.After(again): // no event tells when one becomes free
 			f, err = openProcess(id)
 		}
 	}
@@ -110,7 +109,7 @@ func openProcess(id Identity) (*os.File, error) {
 		return nil, fmt.Errorf("process %d: %w", id.PID, err)
 	}
 	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", id.PID))
-	// Whoever has the number now and started then had it when the descriptor was made.
+	// If the process with this PID started at that time, it had the PID when the descriptor was made.
 	start, err := StartTime(id.PID)
 	if err == nil && start == id.StartTime {
 		return f, nil
@@ -126,7 +125,7 @@ func openProcess(id Identity) (*os.File, error) {
 // or once it was told that it is held no longer, it has not.
 func (p *Program) MayReturn() bool {
 	if peer, ok := p.Peer(); ok && peer.Self != p.id.PID {
-		return true // its numbers are those of another PID namespace
+		return true // its IDs are of another PID namespace
 	}
 	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.id.PID, p.id.ControlTID))
 	return !errors.Is(err, os.ErrNotExist)

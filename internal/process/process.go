@@ -67,7 +67,7 @@ type Identity struct {
 	Exe        string
 	Command    []string
 	Devices    [][16]byte // UUIDs in the program's order
-	Token      [16]byte   // of this program, over all its conversations and restores
+	Token      [16]byte   // the same over all conversations and restores of the program
 }
 
 // A Program is one held program.
@@ -88,7 +88,7 @@ type Program struct {
 	base    wire.Counters // launches counted before the page now mapped
 	state   string
 	image   string // directory of the last image
-	whole   string // of the last image that has the process, too
+	whole   string // directory of the last image that holds the process too
 	sum     string // of the image that it is suspended to
 	missing func() uint64
 	bye     bool  // it ends by itself
@@ -122,7 +122,7 @@ type session struct {
 	parks    bool            // and PARK and LEASE
 	released bool            // it has let go of its memory: only PARK or the end can follow
 	resume   bool            // the program has come back without its memory, and waits for it
-	again    map[uint64]bool // of a program that came shut: what it has told by now, of the memory that it had
+	again    map[uint64]bool // of a program that came back shut: which of its allocations it has announced again
 	seq      uint64
 	replies  map[uint64]chan wire.Message
 	adopted  chan struct{} // closed by ADOPTED
@@ -146,7 +146,7 @@ func (p *Program) Identity() Identity {
 	return p.id
 }
 
-// Restored records that the program lives in a new process, of the same number: that one started at another time.
+// Restored records that the program lives in a new process with the same PID and another start time.
 func (p *Program) Restored() error {
 	start, err := StartTime(p.id.PID)
 	if err != nil {
@@ -198,8 +198,8 @@ func (p *Program) SetImage(dir string) {
 	p.mu.Unlock()
 }
 
-// Restorable returns the directory of the last image that the program can be restored from, or "". One of its device
-// memory alone is of no use once it is gone.
+// Restorable returns the directory of the last image that the program can be restored from, or "". An image of device
+// memory alone is of no use once the program is gone.
 func (p *Program) Restorable() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +241,8 @@ func (p *Program) SetImageSum(sum string) {
 	p.mu.Unlock()
 }
 
-// SetMissing records what says how many bytes of the program's memory are still to come, beside the running program; nil: none.
+// SetMissing records a function that says how many bytes of the running program's memory are still to come; nil:
+// none.
 func (p *Program) SetMissing(f func() uint64) {
 	p.mu.Lock()
 	p.missing = f
@@ -316,8 +317,7 @@ func (p *Program) Counters() wire.Counters {
 	return c
 }
 
-// Adopt gives the record memory that it did not hear of from the program: at a
-// restore, from an image or from what the keeper kept.
+// Adopt adds memory that the program has not announced itself: at a restore, from an image or from the keeper.
 func (p *Program) Adopt(allocs []*Alloc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -350,8 +350,7 @@ func (p *Program) SetFile(id uint64, f *os.File) {
 }
 
 // Dup returns a descriptor of a's memory, which the caller closes. a is one of Allocs; if it is freed meanwhile, the
-// error wraps ErrFreed. The number of a descriptor that is closed soon is another file's, so it is never used
-// without the lock.
+// error wraps ErrFreed. The descriptor's number is reused once it is closed, so it is never used without the lock.
 func (p *Program) Dup(a *Alloc) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -420,8 +419,7 @@ func (p *Program) Conversing() bool {
 // Ended is closed when the program has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
-// Forget says that the daemon clears up after the program, which nobody must do twice; it reports false if that was
-// said before.
+// Forget claims clearing up after the program, which must happen once; it reports false if somebody has claimed it.
 func (p *Program) Forget() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -474,7 +472,7 @@ func (p *Program) Attach(conn *wire.Conn, h *wire.Hello, pageFD int) error {
 	w := &wire.Welcome{Proto: wire.Version, Token: p.id.Token}
 	switch {
 	case p.shut:
-		// What it tells anew takes the place of what we have, and what it cannot export again we have already.
+		// What it announces again replaces what we have, and what it cannot export again we keep.
 		s.again = map[uint64]bool{}
 		if len(p.allocs) == 0 {
 			w.Flags = wire.WelcomeMove
@@ -716,12 +714,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("process %d: %s", r.PID, r.Failed.Text) }
 
-// notFrozen reports whether the program says that its gate is open. One that has not got its memory back says
-// something else.
+// notFrozen reports whether the program refused because its gate is open, and not because it has no memory yet.
 func (r *Refusal) notFrozen() bool {
 	f := r.Failed
 	return f.Code == wire.FailedOpen || f.Code == wire.FailedState && (f.Text == "THAW: the program is not frozen" ||
-		f.Text == "the program is ending") // as programs of before FailedOpen say it
+		f.Text == "the program is ending") // what shims older than FailedOpen say
 }
 
 // Freeze closes the gate, waits for the calls inside and synchronises the
@@ -771,7 +768,7 @@ func (p *Program) Wake(ctx context.Context) error {
 	}
 	begun, sent := time.Now(), false
 	signal := func() (err error) {
-		// One that is not seen waiting is stopped, or about to wait, or comes back by itself.
+		// A control thread that does not wait is stopped, or about to wait, or on its way back.
 		if !sent {
 			sent, err = wake(p.Identity(), time.Since(begun) > wakeForce)
 		}
@@ -786,7 +783,7 @@ func (p *Program) Wake(ctx context.Context) error {
 	if err := signal(); err != nil {
 		return err
 	}
-	// A program that is killed before it has said hello has no conversation whose end would tell.
+	// If the program is killed before it says hello, no conversation ends that would tell us.
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
@@ -818,8 +815,8 @@ func (p *Program) NeedsMemory() bool {
 	return p.s != nil && p.s.resume
 }
 
-// Remap gives all memory back to a program that Wake has brought back. The gate stays closed; with filling, because the memory is not
-// yet what it should be, also when we die.
+// Remap gives all memory back to a program that Wake has brought back. The gate stays closed; with filling set it
+// stays closed even if we die, because the memory is not filled yet.
 func (p *Program) Remap(ctx context.Context, filling bool) (wire.Mapped, error) {
 	list := p.Allocs()
 	s := p.current()
@@ -867,8 +864,8 @@ func (p *Program) Arrived() <-chan struct{} {
 	return p.arrived
 }
 
-// ToldAll reports whether the program itself has told of all memory that is held of it. What it has not, because it
-// could not export it, it would not say FREE of either.
+// ToldAll reports whether the program itself has announced all memory that we hold of it. It would not send FREE for
+// memory that it could not export again.
 func (p *Program) ToldAll() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -883,8 +880,8 @@ func (p *Program) ToldAll() bool {
 	return true
 }
 
-// HoldsUntold reports whether we have memory, named as in wire.Caveat, of a program that has come shut and not told
-// of it.
+// HoldsUntold reports whether we hold memory, with a subject as in wire.Caveat, that a program which came back shut
+// has not announced.
 func (p *Program) HoldsUntold(subject uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -899,8 +896,8 @@ func (p *Program) HoldsUntold(subject uint64) bool {
 	return false
 }
 
-// Reconnect ends the conversation with a running program, which then moves what it cannot export and tells its memory
-// anew.
+// Reconnect ends the conversation with a running program, which then moves what it cannot export and announces its
+// memory again.
 func (p *Program) Reconnect() {
 	if s := p.current(); s != nil {
 		s.conn.Close()
@@ -911,7 +908,7 @@ func (p *Program) Reconnect() {
 func (p *Program) Detach() {
 	s := p.current()
 	if s != nil {
-		s.conn.Send(0, &wire.Quit{}) // best effort: a program that is gone needs no leave
+		s.conn.Send(0, &wire.Quit{}) // best effort: the program may be gone
 		s.conn.Close()
 	}
 }

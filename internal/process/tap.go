@@ -72,7 +72,7 @@ type TapConfig struct {
 // A Tap is a program that is being watched. Lock order: Tap.mu alone.
 type Tap struct {
 	p       *Program
-	s       *session // the conversation in which it began, and with which it ends
+	s       *session // the conversation in which it began; it ends with it
 	r       *tap.Reader
 	w       Watcher
 	cfg     TapConfig
@@ -172,7 +172,7 @@ func (t *Tap) untap(ctx context.Context) (first bool, err error) {
 		first = true
 		close(t.end)
 		select {
-		case <-t.s.done: // a conversation that came after it is none of its business
+		case <-t.s.done: // a later conversation has nothing to do with it
 			err = fmt.Errorf("process %d: %w", t.p.id.PID, ErrGone)
 		default:
 			_, err = t.p.call(ctx, &wire.Untap{})
@@ -252,7 +252,7 @@ func (t *Tap) broken(err error) {
 	if errors.Is(err, errTooMuch) {
 		t.p.unfollow("its work is no longer foreseen: " + err.Error())
 	}
-	if first, _ := t.untap(ctx); first { // a program that is gone needs no leave
+	if first, _ := t.untap(ctx); first { // the program may be gone
 		t.w.Broken(err)
 	}
 }

@@ -46,7 +46,7 @@ const (
 // open reports whether a launch that writes the chunk has to wait.
 func (s cowState) open() bool { return s >= cowPending && s <= cowRescue }
 
-// claimable reports whether copying the chunk into a slot ends that.
+// claimable reports whether copying the chunk into a slot would end the wait.
 func (s cowState) claimable() bool { return s == cowPending || s == cowLeaving }
 
 // cow is the part of a snapshot in mode Cow that lanes and BeforeWrite share. The lock is never held over a driver call.
@@ -58,11 +58,11 @@ type cow struct {
 	moving   int   // chunks that calls of BeforeWrite are copying aside
 	aside    []int // chunks in that state that no lane has taken yet
 	urgent   []int // pending chunks that a launch waits for
-	next     int   // pending chunks below have been looked at
+	next     int   // all pending chunks below this index have been looked at
 	slot     map[int]int
 	free     []int // slots
 	finished bool
-	err      error // why what is pending will never be kept
+	err      error // why pending chunks will never be kept
 }
 
 func newCow(chunks int, pending, slots []int) *cow {
@@ -142,7 +142,7 @@ func (c *cow) claim(t *chunkTable, spans []Span) (take, slots []int, wait bool) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.finished || c.err != nil {
-		return nil, nil, c.err != nil // await says why
+		return nil, nil, c.err != nil // await returns the error
 	}
 	for i := range t.chunks(spans) {
 		st := c.state[i]
@@ -204,7 +204,7 @@ func (s *Snapshot) moveAside(ctx context.Context, chunks, slots []int) error {
 	defer c.changed.Broadcast()
 	c.moving -= len(chunks)
 	for n, i := range chunks {
-		// What a lane has kept meanwhile may be written already.
+		// If a lane has kept the chunk meanwhile, the program may have written it since.
 		if err == nil && c.state[i] != cowKept && got[n] != s.final[i] {
 			err = s.mispredicted(i, got[n])
 		}
@@ -324,7 +324,7 @@ func (c *cow) take(most int) []int {
 		c.urgent = c.urgent[1:]
 	}
 	if len(chunks) > 0 {
-		return chunks // what waits is not to wait for more than that
+		return chunks // launches that wait should not wait for more than these
 	}
 	for len(chunks) < most && c.next < len(c.state) {
 		chunks = c.leave(chunks, c.next)
@@ -384,14 +384,14 @@ func (c *cow) arrived(chunks []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range chunks {
-		if c.state[i] != cowRescued { // that one may be what somebody wrote
+		if c.state[i] != cowRescued { // what arrived may have been overwritten
 			c.keep(i)
 		}
 	}
 	c.changed.Broadcast()
 }
 
-// keep ends the life of a chunk, with the lock held. A copy of it that is being made finds it so.
+// keep marks a chunk as kept, with the lock held. A copy that is still being made finds that mark.
 func (c *cow) keep(i int) {
 	if slot, ok := c.slot[i]; ok {
 		c.free = append(c.free, slot)
@@ -400,7 +400,8 @@ func (c *cow) keep(i int) {
 	c.state[i] = cowKept
 }
 
-// checked says whether what a lane has brought of chunk i was good. If not, and it is in a slot as well, that is drained.
+// checked records whether the copy of chunk i that a lane brought was good. If it was not, and the chunk is in a slot
+// as well, the slot is drained instead.
 func (c *cow) checked(i int, good bool) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,8 +63,8 @@ const (
 	digestTable  = destTable + 8*tableEntries
 )
 
-// NewEngine makes an engine for a device: it retains the device's primary context, loads the digest kernels and starts
-// to pin host memory, in the background. The driver was initialized (Init).
+// NewEngine makes an engine for a device: it retains the device's primary context, loads the digest kernels and
+// starts to pin host memory, in the background. The driver must be initialised (Init).
 func NewEngine(drv cuda.Driver, dev cuda.Device, opts EngineOptions) (*Engine, error) {
 	e := &Engine{drv: drv, dev: dev, log: opts.Logger, reserve: opts.Reserve}
 	if e.log == nil {
@@ -137,7 +137,7 @@ func (e *Engine) open() error {
 	return nil
 }
 
-// Close releases all that the engine has. Snapshots and regions were closed before.
+// Close releases all that the engine has. Snapshots and regions must be closed before.
 func (e *Engine) Close() error {
 	if e.batches != nil {
 		close(e.batches)
@@ -291,7 +291,7 @@ func (e *Engine) launch(src, dst []cuda.DevicePtr, digests []Digest, stall bool)
 		return e.drv.CopyDtoH(out, e.tables.base+digestTable, e.stream)
 	}
 	queued := queue()
-	// Also after a failure: what was queued still reads and writes the tables.
+	// Even after a failure: what was queued still reads and writes the tables.
 	if err := errors.Join(queued, e.wait(stall)); err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ type Filling struct {
 	state   []fillState // of items
 	wanted  []bool      // of items: Need waits for it, or has
 	waits   int         // items that are wanted and not ready
-	urgent  []int       // items that are wanted; all that nobody has claimed are here
-	next    int         // what is before it in order has been looked at
+	urgent  []int       // items that are wanted; those that nobody has claimed yet are all in here
+	next    int         // everything before it in order has been looked at
 	left    int         // items that nobody has claimed
 	over    bool
 	err     error
@@ -42,8 +42,8 @@ const (
 )
 
 // StartFill begins what [Engine.Fill] does and returns as soon as it is known what is missing and zeros are set. Each
-// chunk is verified when it has arrived, before Need gives it away; after that it is the program's. The arguments stay in
-// use until Wait returns.
+// chunk is verified when it has arrived, before Need gives it away; after that it belongs to the program. The
+// arguments stay in use until Wait returns.
 func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]Digest, fetch func(Digest, []byte) error, opts FillOptions) (*Filling, error) {
 	g := &Filling{f: &fill{e: e, table: newChunkTable(regions), fetch: fetch, opts: opts}, done: make(chan struct{})}
 	g.changed.L = &g.mu
@@ -250,7 +250,7 @@ func (g *Filling) claim(have []int) int {
 	return -1
 }
 
-// take claims an item, with the lock held; false if somebody has.
+// take claims an item, with the lock held; false if it was claimed already.
 func (g *Filling) take(n int) bool {
 	if g.state[n] != fillWaiting {
 		return false

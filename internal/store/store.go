@@ -71,7 +71,7 @@ func NewPartial(target string) (*Partial, error) {
 		f, err := os.Open(p)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // a collector was faster than the lock
+				continue // a collector removed it before we had the lock
 			}
 			return nil, err
 		}
@@ -467,7 +467,7 @@ func GC(parent string) (Collected, error) {
 				c.Bytes += digest.ChunkSize
 			}
 		}
-		// Its subdirectories stay: a writer at work counts on those that it has made.
+		// The pool's subdirectories stay: a writer at work relies on those that it has made.
 	}
 	return c, errors.Join(errs...)
 }

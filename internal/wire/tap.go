@@ -79,7 +79,7 @@ func (t *TapReader) Close() error {
 	return unix.Close(t.fd)
 }
 
-// Stop tells the program that nothing is read any more: it writes no more, and waits for no room.
+// Stop tells the program that nobody reads any more: it stops writing, and does not wait for room.
 func (t *TapReader) Stop() {
 	atomic.StoreUint32(t.word(tapStop), 1)
 	futexWake(t.word(tapWriter))
@@ -119,8 +119,8 @@ func (t *TapReader) Take(n int) {
 	}
 }
 
-// Wait returns when something is pending, at the latest after limit. It looks for a while before it sleeps, because what asks
-// stands still meanwhile.
+// Wait returns when something is pending, at the latest after limit. It polls for a while before it sleeps, because
+// work that asks stands still meanwhile.
 func (t *TapReader) Wait(spin, limit time.Duration) {
 	some := func() bool { return atomic.LoadUint64(t.long(tapHead)) != *t.long(tapTail) }
 	for begun := time.Now(); ; {

@@ -259,12 +259,12 @@ type Adopted struct {
 	Lost        uint64 // bytes of allocations that could not be exported or re-homed (caveats name them)
 }
 
-// Bye says that the program ends by itself (exit, the end of main): nobody will want its memory back. A program that is killed
-// cannot say so. Nothing that it is asked to do is done from then on.
+// Bye says that the program ends by itself (exit, the end of main): nobody will want its memory back. A program that
+// is killed cannot say so. From then on it refuses every command.
 type Bye struct{}
 
-// Room asks for device memory that the daemon only keeps in case that somebody wants it back. The program tries again after the
-// answer, once.
+// Room asks for device memory that the daemon only keeps for warm restores. The program tries again after the answer,
+// once.
 type Room struct {
 	ID     uint32 // of the question: they count up, and each is asked once
 	Device uint32 // ordinal in Hello.Devices
@@ -357,13 +357,13 @@ type Welcome struct {
 // Freeze closes the gate. TimeoutMillis (0: 10 s) bounds waiting for calls inside, stream captures and busy devices together.
 type Freeze struct{ TimeoutMillis uint32 }
 
-// Calm says of the next FREEZE: before, the program runs on for up to Millis until it has waited for the device by itself, and has
-// little under way. Only for programs with HelloCalm: there is no answer.
+// Calm prepares the next FREEZE: before it closes the gate, the program runs on, for at most Millis, until it has
+// waited for the device by itself and has little under way. Only for programs with HelloCalm: there is no answer.
 type Calm struct{ Millis uint32 }
 
 // Lease says how long a frozen program stays so when its daemon says nothing more; any packet of the daemon begins it
-// anew. It holds for the conversation. With a number it is answered: DONE says that the program is frozen, and that
-// this is what it goes by; without one there is no answer. Only for programs with HelloPark.
+// anew. It holds for the conversation. With a number it is answered: DONE says that the program is frozen and keeps
+// to this lease; without one there is no answer. Only for programs with HelloPark.
 type Lease struct {
 	Millis uint32 // 0: without limit
 	Flags  uint32
