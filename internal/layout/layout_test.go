@@ -58,6 +58,8 @@ var rules = []rule{
 	{of: "internal/client", only: []string{"internal/daemon/api", "internal/owned"},
 		why: "a client of the daemon must not contain the daemon"},
 	{of: "internal/embedded", only: []string{"internal/owned"}, why: "two files and where they go"},
+	{of: "cmd/holdfast", forbid: []string{"internal/corpus", "internal/corpus/measure"},
+		why: "what holdfast is tested and measured with is no part of it"},
 	{of: "internal/", forbid: []string{"internal/daemon"},
 		why: "the daemon wires libraries together; a library that imports it closes a circle"},
 }

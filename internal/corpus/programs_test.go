@@ -18,7 +18,7 @@ import (
 // programs loads the applications written in CUDA C.
 func programs(t *testing.T) []*Application {
 	t.Helper()
-	apps, err := Load("cuda")
+	apps, err := Load("../../test/corpus/cuda")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
 	"holdfast/internal/softgpu"
 	"holdfast/ptx"
-	"holdfast/test/corpus"
 )
 
 // A code is the kernels of a module: what is foreseen of each.
