@@ -664,37 +664,42 @@ CUresult hf_cuImportExternalSemaphore(void *sem, void *desc)
 	return r;
 }
 
-/* Whether a part of the memory is shared with whoever maps the same file; its line of /proc/self/maps. */
-static bool shared_mapping(uintptr_t p, size_t bytes, char *line, size_t room)
+struct sharing { uintptr_t start, end; bool found; char path[400]; }; /* "": no file */
+
+static bool shares(const struct hf_mapping *m, void *arg)
 {
-	bool found = false;
-	unsigned long long start, end;
-	char perms[5];
+	struct sharing *s = arg;
+	if (!m->shared || m->start >= s->end || m->end <= s->start)
+		return false;
+	snprintf(s->path, sizeof s->path, "%s", *m->path == '/' ? m->path : "");
+	return s->found = true;
+}
+
+/* Whether a part of the memory is shared with whoever maps the same file. */
+static struct sharing sharing_of(uintptr_t p, size_t bytes)
+{
+	struct sharing s = { .start = p, .end = p + bytes };
 	hf_fd_lock();
-	FILE *f = fopen("/proc/self/maps", "re");
-	while (f && !found && fgets(line, (int)room, f))
-		found = sscanf(line, "%llx-%llx %4s", &start, &end, perms) == 3 && start < p + bytes && end > p && perms[3] == 's';
-	if (f)
-		fclose(f);
+	hf_mappings(shares, &s);
 	hf_fd_unlock();
-	return found;
+	return s;
 }
 
 CUresult hf_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
 	CUresult r = real_cuMemHostRegister_v2(p, bytes, flags);
-	char line[512];
 	if (r != CUDA_SUCCESS || !hf_attached)
 		return r;
-	if (flags & 4) /* CU_MEMHOSTREGISTER_IOMEMORY */
+	if (flags & 4) { /* CU_MEMHOSTREGISTER_IOMEMORY */
 		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
 			"cuMemHostRegister: %zu bytes of device (I/O) memory at %p", bytes, p);
-	else if (shared_mapping((uintptr_t)p, bytes, line, sizeof line)) {
-		const char *path = strchr(line, '/');
-		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
-			"cuMemHostRegister: %zu bytes at %p are shared with other processes (%.*s), which the driver saves and cannot restore",
-			bytes, p, path ? (int)strcspn(path, "\n") : 9, path ? path : "anonymous");
+		return r;
 	}
+	struct sharing s = sharing_of((uintptr_t)p, bytes);
+	if (s.found)
+		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
+			"cuMemHostRegister: %zu bytes at %p are shared with other processes (%s), which the driver saves and cannot restore",
+			bytes, p, *s.path ? s.path : "anonymous");
 	return r;
 }
 

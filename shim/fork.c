@@ -22,86 +22,25 @@ enum { RANGES = 256 };
 static struct range ranges[RANGES]; /* the child has one thread */
 static size_t nranges;
 
-/* Where we are in a line of /proc/self/maps: start-end perms offset device inode path. */
-struct line { enum { START, END, PERMS, SKIP, BLANK, PATH, REST } at; unsigned count; struct range r; bool access; };
-
-static unsigned digit(char c) { return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a' + 10); }
-
-/* Takes one character; notes the range when the line turns out to be a device's. */
-static void scan(struct line *l, char c)
+/* Notes the range of a device, until there is no room. */
+static bool note(const struct hf_mapping *m, void *arg)
 {
-	if (c == '\n') {
-		*l = (struct line){ .at = START };
-		return;
-	}
-	switch (l->at) {
-	case START:
-		if (c == '-')
-			l->at = END;
-		else
-			l->r.start = l->r.start << 4 | digit(c);
-		break;
-	case END:
-		if (c == ' ')
-			l->at = PERMS;
-		else
-			l->r.end = l->r.end << 4 | digit(c);
-		break;
-	case PERMS:
-		l->access |= c == 'r' || c == 'w' || c == 'x';
-		if (c == ' ')
-			l->at = SKIP;
-		break;
-	case SKIP: /* three fields */
-		if (c == ' ' && ++l->count == 3) {
-			l->at = BLANK;
-			l->count = 0;
-		}
-		break;
-	case BLANK:
-		if (c == ' ')
-			break;
-		l->at = PATH;
-		/* fall through */
-	case PATH:
-		if (c != HF_DEVICE_PREFIX[l->count]) {
-			l->at = REST;
-			break;
-		}
-		if (++l->count < PREFIX)
-			break;
-		l->at = REST;
-		l->r.dark = !l->access;
-		struct range *last = nranges ? &ranges[nranges - 1] : NULL;
-		if (last && last->end == l->r.start && last->dark == l->r.dark)
-			last->end = l->r.end;
-		else if (nranges < RANGES)
-			ranges[nranges++] = l->r;
-		break;
-	case REST:
-		break;
-	}
+	(void)arg;
+	if (strncmp(m->path, HF_DEVICE_PREFIX, PREFIX))
+		return false;
+	struct range *last = nranges ? &ranges[nranges - 1] : NULL;
+	if (last && last->end == m->start && last->dark == !m->access)
+		last->end = m->end;
+	else if (nranges < RANGES)
+		ranges[nranges++] = (struct range){ m->start, m->end, !m->access };
+	return nranges == RANGES;
 }
 
-/* Notes the device mappings, as many as there is room for; whether that may be all. */
+/* Notes the device mappings, as many as there is room for; whether that may be all. Without /proc there is no dump either. */
 static bool find_mappings(void)
 {
-	char text[4096];
-	struct line l = { .at = START };
 	nranges = 0;
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return true; /* without /proc there is no dump either */
-	for (;;) {
-		ssize_t n = read(fd, text, sizeof text);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		for (ssize_t i = 0; i < n; i++)
-			scan(&l, text[i]);
-	}
-	close(fd);
+	hf_mappings(note, NULL);
 	return nranges < RANGES;
 }
 

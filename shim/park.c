@@ -127,35 +127,23 @@ static bool handle(void)
 
 /* ---- what is in the process ---- */
 
-static unsigned digit(char c) { return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a' + 10); }
+struct search { uintptr_t p; struct range found; };
 
-/* The mapping of /proc/self/maps that holds p. */
+static bool holds(const struct hf_mapping *m, void *arg)
+{
+	struct search *s = arg;
+	struct range r = { m->start, m->end };
+	if (!in(&r, s->p))
+		return false;
+	s->found = r;
+	return true;
+}
+
 static struct range mapping_of(uintptr_t p)
 {
-	char text[4096];
-	struct range r = { 0, 0 };
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC), field = 0;
-	for (ssize_t n; fd >= 0 && (n = read(fd, text, sizeof text)) > 0;)
-		for (ssize_t i = 0; i < n; i++) {
-			if (text[i] == '\n') {
-				field = 0;
-				r = (struct range){ 0, 0 };
-			} else if (field == 0 && text[i] == '-')
-				field = 1;
-			else if (field == 1 && text[i] == ' ') {
-				field = 2;
-				if (in(&r, p)) {
-					close(fd);
-					return r;
-				}
-			} else if (field == 0)
-				r.start = r.start << 4 | digit(text[i]);
-			else if (field == 1)
-				r.end = r.end << 4 | digit(text[i]);
-		}
-	if (fd >= 0)
-		close(fd);
-	return (struct range){ 0, 0 };
+	struct search s = { .p = p };
+	hf_mappings(holds, &s);
+	return s.found;
 }
 
 static void look_around(void)
@@ -203,9 +191,8 @@ static uint32_t kind_of(int tid, char comm[32], char *run)
 		*run = state[8];
 	if (*run == 'Z' || *run == 'X')
 		return ENDED;
-	uint64_t set = 0;
-	for (const char *p = blocked ? blocked + 9 : ""; (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'f'); p++)
-		set = set << 4 | digit(*p);
+	const char *p = blocked ? blocked + 9 : "";
+	uint64_t set = hf_hex(&p);
 	/* io_uring's workers, which only the kernel runs. */
 	return set >> (SIGNAL - 1) & 1 && !strncmp(comm, "iou-", 4) ? KERNEL : SENT;
 }

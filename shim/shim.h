@@ -404,6 +404,17 @@ void hf_graph_fork_prepare(void);
 void hf_graph_fork_parent(void);
 void hf_graph_fork_child(void);
 
+/* ---- maps.c ---- */
+struct hf_mapping {
+	uintptr_t start, end;
+	bool access;      /* any at all */
+	bool shared;      /* with whoever maps the same file */
+	const char *path; /* "" where it has none; "[…]" is no file. Its end may be missing */
+};
+/* Calls enough for each mapping of the process, by address, until it returns true. It may not map anything. */
+void hf_mappings(bool (*enough)(const struct hf_mapping *m, void *arg), void *arg);
+uintptr_t hf_hex(const char **s); /* the number that s begins with, in lower case; s is then behind it */
+
 /* ---- talk.c ---- */
 bool hf_recorder_gone(void);     /* the program is traced, and nobody is there any more */
 void hf_fd_lock(void);           /* around a descriptor of ours in a thread of the program: fork waits for it */

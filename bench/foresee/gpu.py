@@ -576,15 +576,17 @@ def pack(bench, kept):
 
 
 def evaluate(bench, kept):
-    argv = [bench.args.holdfast, "bench", "idempotence", "--json", "--workers", str(os.cpu_count() or 1)]
+    if not bench.args.verdicts:
+        return bench.leave_out("verdicts: no --verdicts; run.sh evaluates the traces anywhere")
+    argv = [bench.args.verdicts, "-json", "-workers", str(os.cpu_count() or 1)]
     for _, t in kept:
-        argv += ["--trace", str(t)]
+        argv += ["-trace", str(t)]
     try:
         r = subprocess.run(argv, capture_output=True, text=True, timeout=max(10, bench.left() - 5))
     except subprocess.TimeoutExpired:
-        return bench.leave_out("bench idempotence: not done in time; the traces can be evaluated anywhere")
+        return bench.leave_out("verdicts: not done in time; the traces can be evaluated anywhere")
     if not r.stdout.strip():
-        return bench.leave_out(f"bench idempotence: exit {r.returncode}: {r.stderr[-800:]}")
+        return bench.leave_out(f"verdicts: exit {r.returncode}: {r.stderr[-800:]}")
     (bench.out / "traces.json").write_text(r.stdout)
     t = json.loads(r.stdout)["total"]
     bench.result["idempotence"] = {k: t[k] for k in ("kernels", "launches", "verdicts")}
@@ -940,6 +942,7 @@ def from_disk(bench, p, image, want, r):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--holdfast", required=True)
+    p.add_argument("--verdicts", help="traces: the command of the folder verdicts; without it the traces are not evaluated")
     p.add_argument("--out", required=True)
     p.add_argument("--work", required=True)
     p.add_argument("--images", help="directory for images (that of --work)")
@@ -967,6 +970,8 @@ def main():
     args = p.parse_args()
     os.environ.setdefault("HOLDFAST_DIR", str(pathlib.Path(args.work) / "run"))
     args.holdfast = os.path.abspath(args.holdfast)
+    if args.verdicts:
+        args.verdicts = os.path.abspath(args.verdicts)
     args.work, args.out = os.path.abspath(args.work), os.path.abspath(args.out)
 
     def ended(number, _):

@@ -5,11 +5,12 @@
 #
 # BUDGET=N  seconds for all parts together (540): nothing is begun that may not end by then, and what is left out is said
 # DISK=DIR  demand: also restore from this directory, which should be on a disk ("" = not; default: where the work is)
+# VERDICTS=FILE  traces: the command of the folder verdicts, to evaluate what was traced ("" = that is left out)
 # GROW=N    GiB that each of 12 writers touches before images are written (7; 0 = none)
 # Further arguments for gpu.py in GPU_ARGS, quoted as for a shell. Ends everything that it started, also when it is ended by a signal.
 set -u
 cd "$(dirname "$0")/../.."
-[ $# -ge 3 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 began=$SECONDS budget=${BUDGET:-540}
 holdfast=$(readlink -f "$1") out=$2
 shift 2
@@ -70,10 +71,11 @@ while [ $# -gt 0 ]; do
 	share=$left
 	[ $# -eq 1 ] || share=$((left * 65 / 100))
 	echo "=== $1: $share s" >&2
-	disk=
+	disk= verdicts=
 	[ "$1" != demand ] || [ -z "${DISK-$work}" ] || disk="--disk ${DISK-$work}"
+	[ -z "${VERDICTS-}" ] || verdicts="--verdicts $VERDICTS"
 	# shellcheck disable=SC2086
-	timeout -k 20 $((share + 15)) python3 bench/foresee/gpu.py --holdfast "$holdfast" --out "$out" --work "$work/work" --images "$work/images" --part "$1" --budget "$share" $disk "${extra[@]}" &
+	timeout -k 20 $((share + 15)) python3 bench/foresee/gpu.py --holdfast "$holdfast" --out "$out" --work "$work/work" --images "$work/images" --part "$1" --budget "$share" $disk $verdicts "${extra[@]}" &
 	runner=$!
 	wait "$runner" || status=$?
 	runner=

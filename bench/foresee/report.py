@@ -156,6 +156,6 @@ if bench["false_negatives_known"]:
     print(f"With known contents, false negatives by cause: {counts(causes)}.\n")
 if bench["false_negatives"]:
     print("## False negatives\n")
-    print("By kernel, those with most instances first; `bench idempotence --json` lists all.\n")
+    print("By kernel, those with most instances first; `verdicts -json` lists all.\n")
     most = sorted(bench["false_negatives"], key=lambda x: (-x["instances"], x["application"], x["kernel"]))
     table(["application", "kernel", "instances", "cause", "reason"], [[x["application"], f"`{x['kernel'][:60]}`", n(x["instances"]), x["cause"], x["reason"]] for x in most[:60]])

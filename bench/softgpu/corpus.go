@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/cuda"
 	"holdfast/internal/cuda/native"
 	"holdfast/internal/softgpu"
 	"holdfast/ptx"
-	"holdfast/test/corpus"
 )
 
 // unordered is the outcome of a launch whose result depends on the order of blocks and warps, where the two sides differ.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/softgpu/probe"
-	"holdfast/test/corpus"
 )
 
 // A unit is what a job does at a time: probes that share a module, or an application of the corpus.

@@ -18,7 +18,6 @@ import (
 type meter struct {
 	w     io.Writer // nil: show nothing
 	now   func() time.Time
-	unit  string // what is counted; "" = bytes
 	phase string
 	begun time.Time // of the phase
 	first uint64    // done when the phase was first seen
@@ -74,25 +73,18 @@ func (m *meter) text(p api.Progress, d time.Duration) string {
 		done := min(p.Done, p.Total)
 		full := int(float64(done) / float64(p.Total) * cells)
 		fmt.Fprintf(&b, "[%s%s] %3d%% ", strings.Repeat("#", full), strings.Repeat(".", cells-full), int(float64(done)/float64(p.Total)*100))
-		fmt.Fprintf(&b, "%s of %s", m.amount(p.Done), m.amount(p.Total))
+		fmt.Fprintf(&b, "%s of %s", bytesText(p.Done), bytesText(p.Total))
 	} else {
-		b.WriteString(m.amount(p.Done))
+		b.WriteString(bytesText(p.Done))
 	}
 	if rate > 0 {
-		fmt.Fprintf(&b, "  %s/s", m.amount(uint64(rate)))
+		fmt.Fprintf(&b, "  %s/s", bytesText(uint64(rate)))
 		if p.Total > p.Done {
 			left := time.Duration(float64(p.Total-p.Done) / rate * float64(time.Second))
 			fmt.Fprintf(&b, "  %s left", ageText(left.Round(time.Second)))
 		}
 	}
 	return b.String()
-}
-
-func (m *meter) amount(n uint64) string {
-	if m.unit == "" {
-		return bytesText(n)
-	}
-	return fmt.Sprintf("%d %s", n, m.unit)
 }
 
 func (m *meter) line(s string) {

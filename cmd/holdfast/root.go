@@ -65,7 +65,6 @@ func (a *app) root() *cobra.Command {
 		a.emulateVerb(),
 		a.analyzeVerb(),
 		a.verdictVerb(),
-		a.benchVerb(),
 		a.doctorVerb(),
 		a.daemonVerb(),
 		a.softGPUVerb(),

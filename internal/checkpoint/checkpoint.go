@@ -24,6 +24,7 @@ import (
 
 	"holdfast/internal/criu"
 	"holdfast/internal/cuda"
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/keeper"
 	"holdfast/internal/process"
@@ -78,17 +79,10 @@ func refusef(remedy, format string, args ...any) error {
 	return &Refused{Reason: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// A Step is one timed part of an operation.
-type Step struct {
-	Name  string
-	Time  time.Duration
-	Stall bool // the program stood still meanwhile
-}
-
 // timeline collects steps.
 type timeline struct {
 	mu    sync.Mutex
-	steps []Step
+	steps []api.Step
 	stall bool
 }
 
@@ -102,8 +96,11 @@ func (t *timeline) do(name string, f func() error) error {
 func (t *timeline) add(name string, d time.Duration, stall bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.steps = append(t.steps, Step{name, d, stall})
+	t.steps = append(t.steps, api.Step{Name: name, MS: api.Millis(d), Stall: stall})
 }
+
+// list returns the steps so far, never nil: in JSON it is a list, whatever was done.
+func (t *timeline) list() []api.Step { return append([]api.Step{}, t.steps...) }
 
 // Options of a checkpoint.
 type Options struct {
@@ -134,34 +131,6 @@ func (e *Env) patience() time.Duration { return cmp.Or(e.Patience, DefaultPatien
 // undo is a context for undoing what a request began, even if its client has left by now.
 func (e *Env) undo(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), e.patience())
-}
-
-// Result of a checkpoint.
-type Result struct {
-	Kind           string
-	Mode           string
-	ModeReason     string
-	Stall          time.Duration
-	DataStall      time.Duration
-	Drain          time.Duration
-	Total          time.Duration
-	Bytes          uint64 // of device memory
-	BytesNew       uint64
-	HostBytes      uint64 // of the processes' own memory, in CRIU's files
-	Chunks         int
-	ChunksNew      int
-	ChunksZero     int
-	ChunksReused   int
-	ChunksRecopied int
-	ChunksAside    int           // copied aside after the stall, just before the program wrote to them
-	Waits          int           // launches and copies that had to wait until the memory they write was copied aside or drained
-	Waited         time.Duration // how long, in all
-	Guesses        int           // launches and copies after the stall whose effect was partly a guess
-	Known          int           // those whose footprint needed the contents of memory
-	Mispredictions int           // captures that an unforeseen write spoiled, and that were taken again
-	Digest         string
-	Steps          []Step
-	Warnings       []string
 }
 
 // CaveatName is the word for a caveat's code.
@@ -201,7 +170,7 @@ func checkCaveats(programs []*process.Program, flag uint32) (warnings []string, 
 
 // Checkpoint writes an image of programs: the held processes of one process tree, the root first. The caller holds
 // their operation locks.
-func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt Options) (*Result, error) {
+func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt Options) (*api.CheckpointResult, error) {
 	begin := time.Now()
 	res, err := e.checkpoint(ctx, programs, opt)
 	var lost *mispredicted
@@ -213,7 +182,7 @@ func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt O
 	if res, err = e.checkpoint(ctx, programs, opt); err != nil {
 		return nil, err
 	}
-	res.Total = time.Since(begin)
+	res.TotalMS = api.Millis(time.Since(begin))
 	res.Mispredictions++
 	res.ModeReason = "copy on write met a write that was not foreseen"
 	res.Warnings = append(res.Warnings, "cow: "+lost.what+"; the image was taken again with recopy")
@@ -221,7 +190,8 @@ func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt O
 }
 
 // checkpoint is Checkpoint in one mode.
-func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt Options) (res *Result, err error) {
+func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt Options) (res *api.CheckpointResult,
+	err error) {
 	begin := time.Now()
 	if opt.Timeout <= 0 {
 		opt.Timeout = DefaultTimeout
@@ -240,10 +210,9 @@ func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt O
 			return nil, err
 		}
 	}
-	c := &capture{env: e, programs: programs, opt: opt, res: &Result{Kind: image.KindFull, Warnings: warnings}}
-	if opt.GPUOnly {
-		c.res.Kind = image.KindGPUOnly
-	} else {
+	c := &capture{env: e, programs: programs, opt: opt, res: newResult(programs, opt)}
+	c.res.Warnings = warnings
+	if !opt.GPUOnly {
 		if c.criu, err = e.CRIU(); err != nil {
 			return nil, err
 		}
@@ -266,9 +235,20 @@ func (e *Env) checkpoint(ctx context.Context, programs []*process.Program, opt O
 	if err := c.run(ctx); err != nil {
 		return nil, err
 	}
-	c.res.Steps = c.t.steps
-	c.res.Total = time.Since(begin)
+	c.res.Steps = c.t.list()
+	c.res.TotalMS = api.Millis(time.Since(begin))
 	return c.res, nil
+}
+
+// newResult says what is known of a checkpoint when it begins.
+func newResult(programs []*process.Program, opt Options) *api.CheckpointResult {
+	root := programs[0].Identity()
+	res := &api.CheckpointResult{PID: root.PID, Name: root.Name, Dir: opt.Dir, Kind: image.KindFull,
+		LeaveRunning: opt.LeaveRunning}
+	if opt.GPUOnly {
+		res.Kind = image.KindGPUOnly
+	}
+	return res
 }
 
 // A capture is one checkpoint under way.
@@ -282,7 +262,7 @@ type capture struct {
 	snaps    []*deviceSnapshot
 	watches  []*watch // one for each program; in mode cow
 	t        timeline
-	res      *Result
+	res      *api.CheckpointResult
 	m        *image.Manifest // of what was captured
 	order    *order          // what the programs have touched since; in mode cow
 }
@@ -411,7 +391,7 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	drain := time.Now()
 	err := c.drain(ctx)
-	c.res.Drain = time.Since(drain)
+	c.res.DrainMS = api.Millis(time.Since(drain))
 	if err == nil {
 		err = c.t.do("commit", c.commit)
 	}
@@ -444,7 +424,7 @@ func (c *capture) precopy(ctx context.Context) error {
 // captureFrozen takes the state of the frozen programs that the image will have.
 func (c *capture) captureFrozen(ctx context.Context) error {
 	start := time.Now()
-	defer func() { c.res.DataStall = time.Since(start) }()
+	defer func() { c.res.DataStallMS = api.Millis(time.Since(start)) }()
 	c.leaveFreed()
 	if err := c.t.do("import", func() error { return c.open(false) }); err != nil { // memory allocated since precopy
 		return err
@@ -513,7 +493,7 @@ func (c *capture) stalled(ctx context.Context) error {
 	start = time.Now().Add(-stood)
 	defer func() {
 		c.t.stall = false
-		c.res.Stall = time.Since(start)
+		c.res.StallMS = api.Millis(time.Since(start))
 	}()
 	if !c.opt.GPUOnly {
 		if _, err := checkCaveats(c.programs, wire.CaveatBlocksFull); err != nil { // caveats that came up since

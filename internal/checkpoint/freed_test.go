@@ -12,6 +12,7 @@ import (
 
 	"holdfast/internal/cuda"
 	"holdfast/internal/cuda/cudatest"
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
@@ -28,7 +29,7 @@ type oneGPU struct {
 func (g oneGPU) Driver(uint32) (cuda.Driver, error)                { return g.drv, nil }
 func (g oneGPU) Engine(uint32, [16]byte) (*snapshot.Engine, error) { return g.e, nil }
 
-func (g oneGPU) checkpoint(t *testing.T, h *held, o Options) (*Result, error) {
+func (g oneGPU) checkpoint(t *testing.T, h *held, o Options) (*api.CheckpointResult, error) {
 	o.GPUOnly, o.LeaveRunning = true, true
 	env := &Env{GPUs: g, Log: slog.New(slog.DiscardHandler)}
 	return env.Checkpoint(t.Context(), []*process.Program{h.p}, o)
@@ -260,6 +261,12 @@ func TestFreedBeforeTheFreeze(t *testing.T) {
 			h.has(dir)
 			if res.Chunks != 12 || res.Bytes != 12*snapshot.ChunkSize {
 				t.Errorf("%d chunks, %d bytes; want 12 chunks", res.Chunks, res.Bytes)
+			}
+			id := h.p.Identity()
+			if res.PID != id.PID || res.Name != id.Name || res.Dir != dir || res.Kind != image.KindGPUOnly ||
+				!res.LeaveRunning || res.Mode == "" || res.Digest == "" || len(res.Steps) == 0 || res.StallMS <= 0 ||
+				res.DataStallMS > res.StallMS || res.DrainMS <= 0 || res.TotalMS < res.StallMS+res.DrainMS {
+				t.Errorf("the result: %+v", res)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast/internal/daemon/api"
 	"holdfast/internal/image"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
@@ -59,6 +60,7 @@ func (c *capture) commit() error {
 		}
 	}
 	r := c.res
+	var waited time.Duration
 	for _, d := range c.snaps {
 		st := d.snap.Stats()
 		r.Chunks += st.Chunks
@@ -67,12 +69,13 @@ func (c *capture) commit() error {
 		r.ChunksRecopied += st.Changed
 		r.ChunksAside += st.Aside
 		r.Waits += st.Waits
-		r.Waited += st.AsideNs
+		waited += st.AsideNs
 		if r.Mode != snapshot.Cow.String() {
 			r.Mode, r.ModeReason = st.Mode.String(), st.Why
 		}
 		c.env.Log.Debug("snapshot", "stats", st)
 	}
+	r.WaitedMS = api.Millis(waited)
 	for _, w := range c.watches {
 		guesses, known := w.foresight()
 		r.Guesses, r.Known = r.Guesses+guesses, r.Known+known

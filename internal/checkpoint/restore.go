@@ -39,23 +39,18 @@ type RestoreOptions struct {
 	Unregister func(*process.Program)
 }
 
-// RestoreResult is a restored tree: its held programs, root first.
+// RestoreResult is a restored tree: what its user is told, and its held programs, root first.
 type RestoreResult struct {
-	Root        int
-	Programs    []*process.Program
-	Warm        bool
-	Bytes       uint64
-	BytesFilled uint64
-	Total       time.Duration
-	Steps       []Step
+	api.RestoreResult
+	Programs []*process.Program
 
 	// Finish is set after a restore on demand, and must be called. It returns when all the memory is there; an error
-	// means that the program had to be ended. Missing is how much memory was not there when the program began to run,
+	// means that the program had to be ended. It adds to BytesFilled: copy what the user is told before it is
+	// called. Missing is how much memory was not there when the program began to run,
 	// Ordered how much of it has an order in the image. After Finish, Waits and Waited say how many pieces of work had
 	// to wait, and for how long in all; Known, how many footprints needed the contents of memory; Guesses, how many
 	// pieces had to wait for everything, and Guessed names some of them.
 	Finish  func() error
-	Missing uint64
 	Ordered uint64
 	Waits   int
 	Waited  time.Duration
@@ -81,9 +76,12 @@ func (e *Env) Restore(ctx context.Context, opt RestoreOptions) (res *RestoreResu
 	if err != nil {
 		return nil, err
 	}
-	r.res.Steps = r.t.steps
-	r.res.Total = time.Since(begin)
-	r.res.Root = r.programs[0].Identity().PID
+	root := r.programs[0].Identity()
+	r.res.PID, r.res.Name, r.res.Source = root.PID, root.Name, "cold"
+	if r.res.Warm {
+		r.res.Source = "warm"
+	}
+	r.res.Steps, r.res.TotalMS = r.t.list(), api.Millis(time.Since(begin))
 	r.res.Programs = r.programs
 	return r.res, nil
 }
@@ -433,7 +431,7 @@ func (r *restoration) undo() error {
 		// They are our children, or became so with the death of their parents. Until somebody takes their
 		// status their process IDs stay in use, and the next restore needs those.
 		for _, pid := range tree {
-			if r.res.Finish == nil || pid != r.res.Root { // whoever was given the result waits for its root
+			if r.res.Finish == nil || pid != r.res.PID { // whoever was given the result waits for its root
 				unix.Wait4(pid, nil, unix.WNOHANG, nil)
 			}
 		}

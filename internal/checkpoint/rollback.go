@@ -12,15 +12,6 @@ import (
 	"holdfast/internal/wire"
 )
 
-// RollbackResult describes a rollback.
-type RollbackResult struct {
-	Stall       time.Duration
-	Bytes       uint64
-	BytesFilled uint64
-	Steps       []Step
-	Warnings    []string // what stayed as it was, or may have
-}
-
 // Rollback puts the device memory of an image back into the programs that it was
 // taken from, which live on. Memory allocated since then is left alone; memory
 // freed since then is a refusal. Before anything is overwritten, every chunk of the image
@@ -29,7 +20,7 @@ type RollbackResult struct {
 // Some of the programs may stand behind a shut gate ([process.Program.Shut]) because an earlier rollback was not
 // finished. For these, the image must have all the memory that may be half overwritten.
 func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir string, trust bool,
-	progress Progress) (*RollbackResult, error) {
+	progress Progress) (*api.RollbackResult, error) {
 	im, err := openImage(dir, trust)
 	if err != nil {
 		return nil, err
@@ -59,7 +50,8 @@ func (e *Env) Rollback(ctx context.Context, programs []*process.Program, dir str
 		return nil, err
 	}
 	err = r.run(ctx)
-	r.res.Stall, r.res.Steps = time.Since(start), t.steps
+	r.res.PID = programs[0].Identity().PID
+	r.res.StallMS, r.res.Steps = api.Millis(time.Since(start)), t.list()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +88,7 @@ type rollback struct {
 	frozen   []*process.Program // frozen by us: they go on if the rollback fails before it writes. The others stay shut
 	t        *timeline
 	progress Progress
-	res      RollbackResult
+	res      api.RollbackResult
 }
 
 // run overwrites the memory and lets the programs go on. After an error they go on with what they had, or, after one
@@ -386,7 +378,7 @@ func (e *Env) refill(p *process.Program, r *Record) error {
 	if im.Sum() != r.ImageSum {
 		return fmt.Errorf("%s holds another image by now (manifest %.16s, not %.16s)", r.Image, im.Sum(), r.ImageSum)
 	}
-	fills, err := e.match([]*process.Program{p}, im.Manifest, &RollbackResult{}, true)
+	fills, err := e.match([]*process.Program{p}, im.Manifest, &api.RollbackResult{}, true)
 	defer func() { closeFills(fills) }()
 	if err != nil {
 		return err
@@ -405,8 +397,8 @@ func closeFills(fills []*deviceFill) {
 
 // match finds the allocation of every region of the image. With some set, regions of programs that are not in the
 // list are left out.
-func (e *Env) match(programs []*process.Program, m *image.Manifest, res *RollbackResult, some bool) ([]*deviceFill,
-	error) {
+func (e *Env) match(programs []*process.Program, m *image.Manifest, res *api.RollbackResult, some bool) (
+	[]*deviceFill, error) {
 	byToken := map[[16]byte]map[uint64]*process.Alloc{}
 	owner := map[[16]byte]*process.Program{}
 	for _, p := range programs {

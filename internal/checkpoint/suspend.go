@@ -27,13 +27,6 @@ const (
 	ToGPU  = "gpu"  // nowhere: the keeper keeps it where it is
 )
 
-// SuspendResult describes a suspended program.
-type SuspendResult struct {
-	BytesFreed uint64
-	Total      time.Duration
-	Steps      []Step
-}
-
 // hostRoot holds the directories of all users for the host.
 const hostRoot = "/dev/shm"
 
@@ -78,7 +71,8 @@ func clearHost(root string) (int, error) {
 // Suspend takes programs, the held ones of one process tree, off the GPU: when
 // it returns, the driver has nothing of theirs any more. Their processes stay: their
 // next call to the driver waits until Resume. An image in dir holds the memory (not for ToGPU).
-func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir string, progress Progress) (*SuspendResult, error) {
+func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir string,
+	progress Progress) (*api.SuspendResult, error) {
 	begin := time.Now()
 	// The driver saves its own state, so a caveat that blocks a gpu-only image does not block a suspend.
 	if _, err := checkCaveats(programs, wire.CaveatBlocksFull); err != nil {
@@ -94,8 +88,8 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if _, err := e.Keeper(); err != nil {
 		return nil, err
 	}
-	c := &capture{env: e, programs: programs, driver: drv, res: &Result{Kind: image.KindGPUOnly},
-		opt: Options{Dir: dir, GPUOnly: true, Mode: snapshot.Recopy, Timeout: DefaultTimeout, Progress: progress}}
+	opt := Options{Dir: dir, GPUOnly: true, Mode: snapshot.Recopy, Timeout: DefaultTimeout, Progress: progress}
+	c := &capture{env: e, programs: programs, driver: drv, opt: opt, res: newResult(programs, opt)}
 	defer c.close()
 	if to != ToGPU {
 		if c.w, err = image.Create(dir, image.CreateOptions{Logger: e.Log, Private: to == ToHost}); err != nil {
@@ -107,7 +101,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 		before[i] = p.Image()
 	}
 	committed := false
-	fail := func(err error) (*SuspendResult, error) {
+	fail := func(err error) (*api.SuspendResult, error) {
 		for i, p := range programs {
 			p.SetImage(before[i])
 			e.removeRecord(p.Identity().Token)
@@ -171,7 +165,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if err != nil {
 		return fail(errors.Join(err, e.comeBack(programs, &c.t, nil)))
 	}
-	res := &SuspendResult{}
+	res := &api.SuspendResult{PID: programs[0].Identity().PID, To: to}
 	c.close() // our own mappings hold the memory too
 	if to != ToGPU {
 		for _, p := range programs {
@@ -182,7 +176,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	if err := e.settle(programs, to); err != nil {
 		return nil, err
 	}
-	res.Steps, res.Total = c.t.steps, time.Since(begin)
+	res.Steps, res.TotalMS = c.t.list(), api.Millis(time.Since(begin))
 	return res, nil
 }
 
@@ -206,18 +200,12 @@ func (e *Env) settle(programs []*process.Program, to string) error {
 		programs[0].Identity().PID, err)
 }
 
-// ResumeResult describes a resumed program.
-type ResumeResult struct {
-	Bytes uint64
-	Total time.Duration
-	Steps []Step
-}
-
 // Resume puts suspended programs back on the GPU. When it fails they stay suspended, and it can be tried again.
-func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress Progress) (*ResumeResult, error) {
+func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress Progress) (*api.ResumeResult,
+	error) {
 	begin := time.Now()
 	var t timeline
-	res := &ResumeResult{}
+	res := &api.ResumeResult{PID: programs[0].Identity().PID}
 	if _, err := e.Keeper(); err != nil {
 		return nil, err
 	}
@@ -264,7 +252,7 @@ func (e *Env) Resume(ctx context.Context, programs []*process.Program, progress 
 	if err := e.comeBack(programs, &t, nil); err != nil {
 		return nil, err
 	}
-	res.Total, res.Steps = time.Since(begin), t.steps
+	res.TotalMS, res.Steps = api.Millis(time.Since(begin)), t.list()
 	return res, nil
 }
 

@@ -68,7 +68,9 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 		}
 		return nil, err
 	}
-	d.attend(res.Root)
+	out := res.RestoreResult // before Finish, which goes on counting
+	out.Log = log
+	d.attend(res.PID)
 	if res.Finish != nil {
 		d.fills.Go(func() { d.finishRestore(res, unlock) })
 	} else {
@@ -77,21 +79,12 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress c
 		}
 		unlock()
 	}
-	root := res.Programs[0].Identity()
-	out := &api.RestoreResult{
-		PID: res.Root, Name: root.Name, Source: "cold", Warm: res.Warm, Bytes: res.Bytes, BytesFilled: res.BytesFilled,
-		Missing: res.Missing,
-		TotalMS: ms(res.Total), Steps: steps(res.Steps), Log: log,
-	}
-	if res.Warm {
-		out.Source = "warm"
-	}
-	return out, nil
+	return &out, nil
 }
 
 // finishRestore waits for the end of a restore on demand, for which the client does not wait.
 func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
-	log := d.log.With("pid", res.Root)
+	log := d.log.With("pid", res.PID)
 	if err := res.Finish(); err != nil {
 		log.Error("restore on demand failed", "err", err)
 	} else {
@@ -217,7 +210,7 @@ func (d *Daemon) wait(ctx context.Context, req api.WaitRequest, _ checkpoint.Pro
 }
 
 func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
-	progress checkpoint.Progress) (out *api.SuspendResult, err error) {
+	progress checkpoint.Progress) (res *api.SuspendResult, err error) {
 	to := req.To
 	if to == "" {
 		to = checkpoint.ToHost
@@ -241,33 +234,30 @@ func (d *Daemon) suspend(ctx context.Context, req api.SuspendRequest,
 			return nil, err
 		}
 	}
-	res, err := d.env().Suspend(ctx, group, to, dir, progress)
+	res, err = d.env().Suspend(ctx, group, to, dir, progress)
 	for _, p := range group {
 		if p.State() == api.StateSuspended { // also after some errors
 			go d.watchEnd(p)
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &api.SuspendResult{PID: group[0].Identity().PID, To: to, BytesFreed: res.BytesFreed, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
+	return res, err
 }
 
 func (d *Daemon) resume(ctx context.Context, req api.ResumeRequest,
-	progress checkpoint.Progress) (out *api.ResumeResult, err error) {
+	progress checkpoint.Progress) (res *api.ResumeResult, err error) {
 	group, done, err := d.lockGroup(ctx, req.Target, api.StateRestoring, api.StateSuspended)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { done(err) }()
-	res, err := d.env().Resume(ctx, group, progress)
+	res, err = d.env().Resume(ctx, group, progress)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range group {
 		p.SetState(api.StateRunning)
 	}
-	return &api.ResumeResult{PID: group[0].Identity().PID, Bytes: res.Bytes, TotalMS: ms(res.Total), Steps: steps(res.Steps)}, nil
+	return res, nil
 }
 
 // watchEnd cleans up after a program that ends while it has no conversation: it is suspended, or on its way back, or

@@ -311,7 +311,7 @@ func (d *Daemon) lockGroup(ctx context.Context, target, state string, from ...st
 }
 
 func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
-	progress checkpoint.Progress) (out *api.CheckpointResult, err error) {
+	progress checkpoint.Progress) (res *api.CheckpointResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
 		return nil, err
 	}
 	defer func() { done(err) }()
-	res, err := d.env().Checkpoint(ctx, group, checkpoint.Options{
+	res, err = d.env().Checkpoint(ctx, group, checkpoint.Options{
 		Dir: req.Dir, LeaveRunning: req.LeaveRunning || req.GPUOnly, GPUOnly: req.GPUOnly, Mode: mode, TCPClose: req.TCPClose,
 		Timeout: time.Duration(req.TimeoutMS) * time.Millisecond, Progress: progress,
 	})
@@ -337,18 +337,11 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
 			p.SetRestorable(req.Dir)
 		}
 	}
-	out = &api.CheckpointResult{
-		PID: group[0].Identity().PID, Name: group[0].Identity().Name, Dir: req.Dir, Kind: res.Kind, Mode: res.Mode, ModeReason: res.ModeReason,
-		StallMS: ms(res.Stall), DataStallMS: ms(res.DataStall), DrainMS: ms(res.Drain), TotalMS: ms(res.Total),
-		Bytes: res.Bytes, BytesNew: res.BytesNew, HostBytes: res.HostBytes, Chunks: res.Chunks, ChunksNew: res.ChunksNew, ChunksZero: res.ChunksZero,
-		ChunksReused: res.ChunksReused, ChunksRecopied: res.ChunksRecopied, ChunksAside: res.ChunksAside, Waits: res.Waits, WaitedMS: ms(res.Waited), Guesses: res.Guesses, Known: res.Known, Mispredictions: res.Mispredictions, Digest: res.Digest, Steps: steps(res.Steps),
-		LeaveRunning: req.LeaveRunning || req.GPUOnly, Warnings: res.Warnings,
-	}
-	return out, nil
+	return res, nil
 }
 
 func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
-	progress checkpoint.Progress) (out *api.RollbackResult, err error) {
+	progress checkpoint.Progress) (res *api.RollbackResult, err error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
@@ -357,21 +350,7 @@ func (d *Daemon) rollback(ctx context.Context, req api.RollbackRequest,
 		return nil, err
 	}
 	defer func() { done(err) }()
-	res, err := d.env().Rollback(ctx, group, req.Dir, req.Trust, progress)
-	if err != nil {
-		return nil, err
-	}
-	return &api.RollbackResult{PID: group[0].Identity().PID, StallMS: ms(res.Stall), Bytes: res.Bytes, BytesFilled: res.BytesFilled, Steps: steps(res.Steps), Warnings: res.Warnings}, nil
-}
-
-func ms(t time.Duration) float64 { return float64(t.Microseconds()) / 1000 }
-
-func steps(list []checkpoint.Step) []api.Step {
-	out := make([]api.Step, 0, len(list))
-	for _, s := range list {
-		out = append(out, api.Step{Name: s.Name, MS: ms(s.Time), Stall: s.Stall})
-	}
-	return out
+	return d.env().Rollback(ctx, group, req.Dir, req.Trust, progress)
 }
 
 func (d *Daemon) shutdown(w http.ResponseWriter, r *http.Request) {

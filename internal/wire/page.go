@@ -3,7 +3,6 @@ package wire
 import (
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -114,12 +113,6 @@ func (p *Page) Close() error {
 	return unix.Munmap(b)
 }
 
-// The program writes while we read: loads are atomic so that a value is never torn. Offsets are constants within the
-// PageSize bytes that MapPage mapped, and aligned, because the mapping is. Both ends are of one machine: native byte order.
-func (p *Page) u32(off int) uint32 {
-	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.b[off : off+4][0])))
-}
-
-func (p *Page) u64(off int) uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&p.b[off : off+8][0])))
-}
+// The program writes while we read: loads are atomic so that a value is never torn.
+func (p *Page) u32(off int) uint32 { return atomic.LoadUint32(word(p.b, off)) }
+func (p *Page) u64(off int) uint64 { return atomic.LoadUint64(long(p.b, off)) }

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -158,21 +157,5 @@ func (t *TapReader) Answer(cell uint32) {
 	}
 }
 
-// Offsets are constants within the TapSize bytes of the mapping, and aligned, because the mapping is.
-func (t *TapReader) word(off int) *uint32 { return (*uint32)(unsafe.Pointer(&t.b[off : off+4][0])) }
-func (t *TapReader) long(off int) *uint64 { return (*uint64)(unsafe.Pointer(&t.b[off : off+8][0])) }
-
-// The futexes are shared between processes: no FUTEX_PRIVATE_FLAG.
-const (
-	futexOpWait = 0
-	futexOpWake = 1
-)
-
-func futexWait(p *uint32, old uint32, limit time.Duration) {
-	ts := unix.NsecToTimespec(int64(limit))
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexOpWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
-}
-
-func futexWake(p *uint32) {
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexOpWake, 1<<30, 0, 0, 0)
-}
+func (t *TapReader) word(off int) *uint32 { return word(t.b, off) }
+func (t *TapReader) long(off int) *uint64 { return long(t.b, off) }

@@ -116,7 +116,12 @@ func TestGPUBench(t *testing.T) {
 	})
 	t.Run("traces", func(t *testing.T) {
 		s := newSite(t)
-		r := s.gpuBench("traces", "", "--pairs", "2", "--blocks", "2", "--steps", "20")
+		verdicts := s.path("verdicts")
+		build := exec.Command("go", "build", "-o", verdicts, "../../bench/foresee/verdicts")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		r := s.gpuBench("traces", "", "--verdicts", verdicts, "--pairs", "2", "--blocks", "2", "--steps", "20")
 		p := r.Programs[0]
 		if p.Plain <= 0 || p.Traced <= 0 || p.Launches < 7*40 || p.WithPTX != p.Launches || r.Idempotence.Launches != p.Launches || r.Idempotence.Verdicts["idempotent"] == 0 {
 			t.Errorf("%+v", r)

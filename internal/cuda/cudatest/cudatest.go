@@ -21,7 +21,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"holdfast/internal/cuda"
 	"holdfast/internal/snapshot/digest"
@@ -468,7 +467,7 @@ func (d *Driver) HostAlloc(size int) ([]byte, error) {
 	mem := make([]byte, size)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.host[unsafe.SliceData(mem)] = mem
+	d.host[start(mem)] = mem
 	return mem, nil
 }
 
@@ -478,26 +477,15 @@ func (d *Driver) HostFree(mem []byte) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.host[unsafe.SliceData(mem)]) != len(mem) || len(mem) == 0 {
+	if len(d.host[start(mem)]) != len(mem) || len(mem) == 0 {
 		return invalid("cuMemFreeHost of %d bytes that were not allocated", len(mem))
 	}
-	delete(d.host, unsafe.SliceData(mem))
+	delete(d.host, start(mem))
 	mem[0] = 0xdb // whoever still uses it sees it
 	for n := 1; n < len(mem); n *= 2 {
 		copy(mem[n:], mem[:n])
 	}
 	return nil
-}
-
-// pinned reports whether mem lies in memory of HostAlloc. The caller holds mu.
-func (d *Driver) pinned(mem []byte) bool {
-	p := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	for base, h := range d.host {
-		if b := uintptr(unsafe.Pointer(base)); p >= b && p+uintptr(len(mem)) <= b+uintptr(len(h)) {
-			return true
-		}
-	}
-	return false
 }
 
 // Execution.

@@ -3,7 +3,6 @@ package native
 import (
 	"strings"
 	"testing"
-	"unsafe"
 )
 
 func TestOpenNamesWhatIsMissing(t *testing.T) {
@@ -12,24 +11,5 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 	}
 	if _, err := Open("libc.so.6"); err == nil || !strings.Contains(err.Error(), "libc.so.6 has no cuCtxSetCurrent") {
 		t.Errorf("another library: %v", err)
-	}
-}
-
-// TestLayouts holds the sizes and offsets of cuda.h's structures on 64-bit Linux.
-func TestLayouts(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		got, want uintptr
-	}{
-		{"CUmemAllocationProp", unsafe.Sizeof(memAllocationProp{}), 32},
-		{"CUmemAllocationProp.location", unsafe.Offsetof(memAllocationProp{}.Location), 8},
-		{"CUmemAllocationProp.win32HandleMetaData", unsafe.Offsetof(memAllocationProp{}.Win32HandleMetaData), 16},
-		{"CUmemAllocationProp.allocFlags", unsafe.Offsetof(memAllocationProp{}.AllocFlags), 24},
-		{"CUmemAccessDesc", unsafe.Sizeof(memAccessDesc{}), 12},
-		{"CUcheckpointLockArgs", unsafe.Sizeof(checkpointLockArgs{}), 64},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s: %d, cuda.h has %d", c.name, c.got, c.want)
-		}
 	}
 }

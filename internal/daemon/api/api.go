@@ -75,6 +75,9 @@ type Step struct {
 	Stall bool    `json:"stall"` // the program stood still meanwhile
 }
 
+// Millis is a time in milliseconds, to the microsecond.
+func Millis(t time.Duration) float64 { return float64(t.Microseconds()) / 1000 }
+
 // A Progress reports on long work.
 type Progress struct {
 	Phase string `json:"phase"`

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <signal.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -409,8 +410,11 @@ int main(int argc, char **argv)
 			printf("%d\n", r);
 		} else if (!strcmp(word, "setuid")) { /* as it is: all threads have to agree */
 			printf("%d\n", setresuid(getuid(), geteuid(), -1));
-		} else if (!strcmp(word, "register")) { /* a: shared with others */
-			void *m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, (a ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
+		} else if (!strcmp(word, "register")) { /* a: 1: shared with others; 2: our own, of the file REGISTER */
+			int fd = a == 2 ? open(getenv("REGISTER"), O_RDWR | O_CLOEXEC) : -1;
+			void *m = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+				(a == 1 ? MAP_SHARED : MAP_PRIVATE) | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+			close(fd);
 			r = cuMemHostRegister_v2(m, 8192, 0);
 			printf("%d %llu\n", r, (unsigned long long)(uintptr_t)m);
 		} else if (!strcmp(word, "unregister")) {

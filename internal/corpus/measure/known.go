@@ -3,8 +3,8 @@ package measure
 import (
 	"slices"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
-	"holdfast/test/corpus"
 )
 
 // A tables is what is known of the memory of an application: the buffers that the program has filled with indices, pointers or

@@ -6,15 +6,15 @@ import (
 	"os"
 	"testing"
 
-	"holdfast/test/corpus"
+	"holdfast/internal/corpus"
 )
 
 // TestVerdicts compares verdicts with what executing launches shows: no launch may be said to be idempotent that is not, none not to be that is, and no
 // access may be missing from what was foreseen. It takes a sample of the corpus that is the same every day;
-// HOLDFAST_CORPUS=all takes everything, as holdfast bench idempotence --oracle does, and HOLDFAST_CORPUS=NAME one application.
+// HOLDFAST_CORPUS=all takes everything, as bench/foresee/verdicts -oracle does, and HOLDFAST_CORPUS=NAME one application.
 // HOLDFAST_CORPUS_REPORT=FILE keeps the report.
 func TestVerdicts(t *testing.T) {
-	apps, err := corpus.Load("..")
+	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
 		t.Fatal(err)
 	}

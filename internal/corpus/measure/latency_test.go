@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
-	"holdfast/test/corpus"
 )
 
 // BenchmarkEvaluate evaluates launches of the corpus: the slowest percent of all, and a sample of the rest. With
@@ -96,7 +96,7 @@ func evaluations(b *testing.B) []evaluation {
 
 // launches calls each for all launches in the corpus, in their order, with keys of their instances.
 func launches(b *testing.B, each func(m *Measurement, a *corpus.Application, key string, e evaluation)) {
-	apps, err := corpus.Load("..")
+	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
 	"holdfast/internal/softgpu"
-	"holdfast/test/corpus"
 )
 
 // check executes launch i, then its mutants, and compares each with its verdict.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
 	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/softgpu"
 	"holdfast/ptx"
-	"holdfast/test/corpus"
 )
 
 // A code is the kernels of a module: what is foreseen of each.

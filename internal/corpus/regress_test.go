@@ -4,7 +4,7 @@ import "testing"
 
 // What the launches of regress truly are.
 func TestRegress(t *testing.T) {
-	apps, err := Load("regress")
+	apps, err := Load("../../test/corpus/regress")
 	if err != nil {
 		t.Fatal(err)
 	}

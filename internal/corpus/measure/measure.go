@@ -12,8 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
-	"holdfast/test/corpus"
 )
 
 // Options say what is measured.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"holdfast/internal/softgpu"
 )
@@ -19,7 +18,7 @@ import (
 // programs loads the applications written in CUDA C.
 func programs(t *testing.T) []*Application {
 	t.Helper()
-	apps, err := Load("cuda")
+	apps, err := Load("../../test/corpus/cuda")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,17 +238,6 @@ type call struct {
 	memory map[string][]byte
 }
 
-func newCall(a *Application, l *Launch) *call {
-	c := &call{a, l, map[string][]byte{}}
-	for _, name := range a.Reached(l) {
-		words := make([]uint64, (a.Buffers[name].Bytes+7)/8) // aligned
-		b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), a.Buffers[name].Bytes)
-		copy(b, a.Contents(name))
-		c.memory[name] = b
-	}
-	return c
-}
-
 // int is argument i, an integer.
 func (c *call) int(i int) int {
 	x := c.l.Args[i]
@@ -272,11 +260,6 @@ func (c *call) threads() int { return int(c.l.Block[0]) }
 
 // buf is what pointer argument i points to, up to the end of the buffer.
 func buf[T any](c *call, i int) []T { return deref[T](c, c.l.Args[i].Patches[0].Pointer) }
-
-func deref[T any](c *call, p Pointer) []T {
-	b := c.memory[p.Buf][p.Offset:]
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
-}
 
 func i32(c *call, i int) []int32   { return buf[int32](c, i) }
 func f32(c *call, i int) []float32 { return buf[float32](c, i) }

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
 	"holdfast/internal/footprint/summarise"
 	"holdfast/internal/isa"
 	"holdfast/internal/softgpu/probe"
 	"holdfast/ptx"
-	"holdfast/test/corpus"
 )
 
 // TestDump writes all that footprints say to HOLDFAST_DUMP=FILE, a line for each kernel and launch: the corpus without
@@ -255,7 +255,7 @@ func (d *dump) random() {
 
 // applications is the launches of the corpus.
 func (d *dump) applications() {
-	apps, err := corpus.Load("..")
+	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"holdfast/internal/corpus"
 	"holdfast/internal/footprint"
-	"holdfast/test/corpus"
 )
 
 // TestRecent: what is remembered of a launch is what evaluating it says. The launches of the corpus are made in their order, then once more with
 // their buffers moved: each by itself, or onto each other.
 func TestRecent(t *testing.T) {
-	apps, err := corpus.Load("..")
+	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
 		t.Fatal(err)
 	}
