@@ -20,9 +20,7 @@ import (
 const softGPULong = `Play the hardware for programs that run with --gpu=soft. Started on demand.
 
 HOLDFAST_SOFTGPU_MEM is the memory of a device in bytes (default 8 GiB),
-HOLDFAST_SOFTGPU_DEVICES the number of devices (default 1). With
-HOLDFAST_SOFTGPU_LATE=5ms a small synchronous copy from pageable memory arrives
-so long after its call has returned, as with a real driver: for tests.`
+HOLDFAST_SOFTGPU_DEVICES the number of devices (default 1).`
 
 // softGPUVerb is hidden: nobody needs to start hardware by hand.
 func (a *app) softGPUVerb() *cobra.Command {
@@ -53,11 +51,6 @@ func (a *app) softGPUVerb() *cobra.Command {
 				return err
 			}
 			cfg.Devices = int(n)
-			if text := os.Getenv("HOLDFAST_SOFTGPU_LATE"); text != "" {
-				if cfg.LateCopies, err = time.ParseDuration(text); err != nil || cfg.LateCopies < 0 {
-					return usageErrorf("HOLDFAST_SOFTGPU_LATE=%s: not a duration", text)
-				}
-			}
 			return a.softGPU(cmd.Context(), cfg)
 		},
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -304,35 +303,6 @@ func TestCowTables(t *testing.T) {
 }
 
 // A second image stores only what changed.
-// A driver may return from a small copy before the bytes have arrived; nothing that holdfast copies for itself is on its
-// way any more when it takes the memory away.
-func TestLateCopies(t *testing.T) {
-	s := newSite(t, "HOLDFAST_SOFTGPU_LATE=20ms")
-	r := s.teller("teller")
-	r.tell("alloc 4")
-	r.tell("fill 7")
-	r.tell("bump 5")
-	sum, count := r.tell("sum"), r.tell("count")
-	same := func() {
-		t.Helper()
-		if got, n := r.tell("sum"), r.tell("count"); got != sum || n != count {
-			t.Errorf("the memory is %s, was %s; the variable %s, was %s", got, sum, n, count)
-		}
-	}
-	for i := range 2 {
-		s.ok("checkpoint", "teller", "-o", s.path(fmt.Sprintf("images/%d", i)), "--leave-running")
-		same()
-		s.ok("suspend", "teller")
-		s.ok("resume", "teller")
-		same()
-	}
-	s.ok("checkpoint", "teller", "-o", s.path("images/gpu"), "--gpu-only")
-	r.tell("fill 8")
-	r.tell("bump 1")
-	s.ok("rollback", "teller", s.path("images/gpu"))
-	same()
-}
-
 func TestIncremental(t *testing.T) {
 	s := newSite(t)
 	r := s.teller("teller")

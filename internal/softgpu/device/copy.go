@@ -2,8 +2,6 @@ package device
 
 import (
 	"encoding/binary"
-	"time"
-
 	"holdfast/internal/softgpu/gpuwire"
 )
 
@@ -95,20 +93,14 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 	}
 	p.srv.counts.bytes.Add(n)
 	var packedSrc, packedDst []byte
-	returns := flags&gpuwire.FlagAsync != 0 && s.DstKind != gpuwire.KindPageable // before it is done
-	late := !returns && p.srv.cfg.LateCopies > 0 && n <= maxLate && s.SrcKind == gpuwire.KindPageable &&
-		s.DstKind != gpuwire.KindPageable
 	if s.SrcKind == gpuwire.KindPageable {
 		packedSrc = c.in[:n]
-		if returns || late {
+		if flags&gpuwire.FlagAsync != 0 && s.DstKind != gpuwire.KindPageable {
 			packedSrc = append([]byte(nil), packedSrc...) // the message's buffer is used again
 		}
 	}
 	if s.DstKind == gpuwire.KindPageable {
 		packedDst = make([]byte, n)
-	}
-	if late {
-		return c.lateCopy(st, func() Status { return p.copyNow(&s, nil, packedSrc) })
 	}
 	t := p.submit(st, &task{run: func() Status { return p.copyNow(&s, packedDst, packedSrc) }})
 	// A copy to pageable memory is done when the call returns; so is any synchronous one
@@ -123,23 +115,6 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 		c.out = packedDst
 	}
 	return Success
-}
-
-// maxLate is the size up to which a driver may return from a synchronous copy before the bytes have arrived.
-const maxLate = 64 << 10
-
-// lateCopy submits a copy that arrives some time after the call has returned: what came before it on the stream is
-// done by then, the copy is not.
-func (c *call) lateCopy(st *stream, run func() Status) Status {
-	if r := c.wait(st.before()...); r != Success {
-		return r
-	}
-	delay := c.p.srv.cfg.LateCopies
-	c.p.submit(st, &task{run: func() Status {
-		time.Sleep(delay)
-		return run()
-	}})
-	return st.cx.sticky
 }
 
 // shapeMapped checks the corners of a copy's known sides when it is submitted.

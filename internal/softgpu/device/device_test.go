@@ -787,23 +787,3 @@ func TestHostileArguments(t *testing.T) {
 	}
 	good.must("cuMemGetInfo", nil)
 }
-
-// A small synchronous copy may arrive after its call has returned, but in the order of its stream.
-func TestLateCopies(t *testing.T) {
-	k := serve(t, Config{LateCopies: 50 * time.Millisecond}).process().thread(1).start()
-	va := k.must("cuMemAlloc", a(4096))[0]
-	b := random(4096)
-	begin := time.Now()
-	k.write(va, b)
-	k.want(NotReady, "cuStreamQuery", a(0))
-	if !bytes.Equal(k.read(va, 4096), b) {
-		t.Error("other bytes arrived")
-	}
-	if d := time.Since(begin); d < 50*time.Millisecond {
-		t.Errorf("arrived after %v", d)
-	}
-	big := random(1 << 20)
-	va = k.must("cuMemAlloc", a(1<<20))[0]
-	k.write(va, big)
-	k.must("cuStreamQuery", a(0))
-}

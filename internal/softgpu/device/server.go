@@ -24,10 +24,7 @@ type Config struct {
 	Idle          time.Duration // without any client for so long, Serve returns; 0: never
 	Workers       int           // goroutines of one launch; 0: one a CPU
 	Deterministic bool          // run blocks in order
-	// LateCopies is how long after its call a synchronous copy of up to 64 KiB from pageable memory arrives; 0: within
-	// it. A driver may return as soon as it has the bytes ("API synchronization behavior", CUDA driver API 13.0).
-	LateCopies time.Duration
-	Logger     *slog.Logger // nil: discard
+	Logger        *slog.Logger  // nil: discard
 }
 
 const (
