@@ -2,6 +2,7 @@ package device
 
 import (
 	"encoding/binary"
+
 	"holdfast/internal/softgpu/gpuwire"
 )
 
