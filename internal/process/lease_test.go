@@ -222,6 +222,12 @@ func TestThawNotFrozen(t *testing.T) {
 func (s shim) released(p *Program) {
 	s.t.Helper()
 	s.frozen(p)
+	s.letsGo(p)
+}
+
+// letsGo answers RELEASE.
+func (s shim) letsGo(p *Program) {
+	s.t.Helper()
 	done := make(chan error, 1)
 	go func() { _, err := p.Release(s.t.Context()); done <- err }()
 	s.send(s.expect(wire.TypeRelease), &wire.Released{})
@@ -269,14 +275,32 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// A program from before PARK hangs up by itself and is asked nothing.
+// A program from before PARK, once released, hangs up by itself, at any time, and is asked nothing.
 func TestParkOld(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		p := newProgram()
+		s, served := talk(t, p, 0)
+		s.letsGo(p)
+		if late {
+			time.AfterFunc(time.Millisecond, func() { s.c.Close() })
+		} else {
+			s.c.Close()
+			<-served
+		}
+		if _, err := p.Park(t.Context(), 0, time.Second); err != nil {
+			t.Errorf("late %t: %v", late, err)
+		}
+	}
+}
+
+// A program that parks, and whose conversation has ended, is not taken for parked.
+func TestParkGone(t *testing.T) {
 	p := newProgram()
-	s, _ := talk(t, p, 0)
-	done := make(chan error, 1)
-	go func() { _, err := p.Park(t.Context(), 0, time.Second); done <- err }()
+	s, served := talk(t, p, wire.HelloPark)
+	s.released(p)
 	s.c.Close()
-	if err := <-done; err != nil {
+	<-served
+	if _, err := p.Park(t.Context(), 0, time.Second); !errors.Is(err, ErrGone) {
 		t.Error(err)
 	}
 }

@@ -80,6 +80,7 @@ type Program struct {
 
 	mu      sync.Mutex
 	s       *session
+	hangsUp bool          // it is released, and from before PARK: it ends its conversation by itself
 	arrived chan struct{} // closed when the next session attaches; replaced then
 	ended   chan struct{} // closed when the program is known to be gone
 	allocs  map[uint64]*Alloc

@@ -14,6 +14,10 @@ import (
 // Release makes a frozen program let go of all its memory. The conversation goes on until Park or HangUp.
 func (p *Program) Release(ctx context.Context) (wire.Released, error) {
 	p.letGo() // a LEASE that it does not read any more would cut off what it says last
+	old := false
+	if s := p.current(); s != nil {
+		old = !s.parks
+	}
 	r, err := p.call(ctx, &wire.Release{})
 	if err != nil {
 		var refused *Refusal
@@ -30,6 +34,7 @@ func (p *Program) Release(ctx context.Context) (wire.Released, error) {
 	if p.s != nil {
 		p.s.released = true
 	}
+	p.hangsUp = old
 	p.mu.Unlock()
 	return *rel, nil
 }
@@ -44,11 +49,13 @@ func (p *Program) Released() bool {
 // Park makes all threads of a released program stand still but its control thread and except, the thread in which the driver
 // restores it; then the conversation ends. The driver must be locked. Programs from images of before PARK run on.
 func (p *Program) Park(ctx context.Context, except int, timeout time.Duration) (threads int, err error) {
-	s := p.current()
-	if s == nil {
+	p.mu.Lock()
+	s, hungUp := p.s, p.hangsUp
+	p.mu.Unlock()
+	if s == nil && !hungUp {
 		return 0, fmt.Errorf("process %d: %w", p.id.PID, ErrGone)
 	}
-	if !s.parks {
+	if s == nil || !s.parks {
 		return 0, p.HangUp(ctx)
 	}
 	r, err := p.call(ctx, &wire.Park{Except: uint32(except), TimeoutMillis: uint32(timeout.Milliseconds())})
