@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"holdfast/internal/client"
 	"holdfast/internal/daemon/api"
 )
 
@@ -29,8 +30,9 @@ func (s *site) daemon(flags ...string) {
 		s.t.Fatal(err)
 	}
 	go cmd.Wait()
+	daemon := client.Client{Dir: s.dir} // which starts none, as commands do: it might come first
 	s.until("the daemon answers", func() bool {
-		_, err := s.try("ps")
+		_, err := daemon.Processes(s.t.Context())
 		return err == nil
 	})
 }
