@@ -71,8 +71,8 @@ func (t *Tool) Restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	for attempt := 1; ; attempt++ {
 		pid, err = t.restore(ctx, opts)
 		var e *RestoreError
-		if !errors.As(err, &e) || attempt == maxRestores || !numberTaken.MatchString(e.Reason) {
-			return pid, err
+		if !errors.As(err, &e) || attempt == maxRestores || e.Log == "" || !numberTaken.MatchString(e.Reason) {
+			return pid, err // without a log it is our own look that refused: CRIU did not run
 		}
 		t.log.Warn("a number that the program needs was taken meanwhile; once more", "pid", e.PID, "reason", e.Reason)
 		select {
@@ -161,8 +161,8 @@ func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 	if runErr == nil {
 		// Whoever was stopped when it was dumped would stand still for ever: who stopped it knows another process. CRIU
 		// has sent the SIGSTOP, but it need not have taken effect, so it cannot be seen; whoever runs does not notice.
-		for _, it := range items {
-			syscall.Kill(it.pid, syscall.SIGCONT)
+		if err := resumeChild(root); err != nil {
+			t.log.Warn("what was stopped when it was dumped may stand still", "pid", root, "err", err)
 		}
 		return root, nil
 	}
@@ -173,6 +173,15 @@ func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 		e.Reason += "; " + remains.Error()
 	}
 	return 0, e
+}
+
+// resumeChild is Resume for a child of the caller that has not been waited for: its number is still its own.
+func resumeChild(pid int) error {
+	s, err := readStat(procPath(pid, "stat"))
+	if err != nil {
+		return err
+	}
+	return Resume(pid, s.start)
 }
 
 // endGrace is how long CRIU has, when the root process has ended, to notice or to be done.

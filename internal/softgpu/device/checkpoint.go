@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -241,6 +240,12 @@ func checkpointRestore(c *call) Status {
 	}()
 	c.unlock()
 	defer c.lock()
+	process, err := unix.PidfdOpen(int(pid), 0)
+	if err != nil {
+		s.log.Error("watching a checkpointed process", "pid", pid, "err", err)
+		return OperatingSystem
+	}
+	defer unix.Close(process)
 	if err := unix.Tgkill(int(pid), tid, wakeSignal); err != nil {
 		s.log.Error("waking a checkpointed process", "pid", pid, "tid", tid, "err", err)
 		return OperatingSystem
@@ -254,7 +259,8 @@ func checkpointRestore(c *call) Status {
 		case st := <-done:
 			return st
 		case <-look.C:
-			if hasEnded(pid) {
+			ended := []unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}
+			if n, err := unix.Poll(ended, 0); err == nil && n > 0 {
 				return InvalidValue
 			}
 		case <-timer.C:
@@ -264,17 +270,6 @@ func checkpointRestore(c *call) Status {
 			return NotInitialized
 		}
 	}
-}
-
-// hasEnded reports whether a process is gone, or a zombie.
-func hasEnded(pid int32) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
-	}
-	text := string(b) // the name, in parentheses, may hold anything
-	state := text[strings.LastIndexByte(text, ')')+1:]
-	return strings.HasPrefix(state, " Z") || strings.HasPrefix(state, " X")
 }
 
 // resumed tells whoever asked for the restore of a process how it went.
