@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,16 +28,13 @@ import (
 func endRestore(r *Record, log *slog.Logger) error {
 	const limit = 10 * time.Second
 	log = log.With("pid", r.Root, "image", r.Image)
-	if err := criu.EndMarked(r.Mark, limit); err != nil {
-		return err
-	}
-	if !process.Alive(r.Root, r.RootStart) {
+	start, err := r.recognise(limit)
+	if errors.Is(err, unix.ESRCH) {
 		log.Info("a restore was cut short; nothing is left of it")
 		return nil
 	}
-	start := r.RootStart
-	if start == 0 {
-		start = r.unnoticed()
+	if err != nil {
+		return err
 	}
 	if start == 0 {
 		log.Error("a restore was cut short, and the process that has its number does not seem to be of it: " +
@@ -44,30 +42,51 @@ func endRestore(r *Record, log *slog.Logger) error {
 		return nil
 	}
 	log.Warn("a restore was cut short: its process is ended; restore the image again")
-	err := criu.Kill(r.Root, start, limit)
+	err = criu.Kill(r.Root, start, limit)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
 }
 
-// unnoticed returns when the root of a restore started if the record does not say it; 0 if another process has its
-// ID, or if that cannot be told.
-func (r *Record) unnoticed() (start uint64) {
-	start, err := process.StartTime(r.Root)
-	if err != nil || r.Begun == 0 || start < r.Begun || r.Identity.Token == [16]byte{} {
-		return 0
-	}
-	tree, err := criu.Tree(r.Root)
-	if err != nil {
-		return 0
-	}
-	for _, pid := range tree {
-		if pid == r.Identity.PID && hasToken(pid, r.Identity.Token) {
-			return start
+// recognise ends the CRIU of a restore and returns when the root that it has made started; 0 if another process has
+// its ID, or if that cannot be told. The error is ESRCH when no process has it.
+func (r *Record) recognise(limit time.Duration) (start uint64, err error) {
+	// On its way from a child of CRIU to the program a process is neither for a moment: it has let go of CRIU's
+	// memory and has not got its own. It does not wait there, so it is looked at again.
+	const moment = 3 * time.Second
+	for deadline := time.Now().Add(moment); ; time.Sleep(5 * time.Millisecond) {
+		if err := criu.EndMarked(r.Mark, limit); err != nil {
+			return 0, err
+		}
+		if !process.Alive(r.Root, r.RootStart) {
+			return 0, unix.ESRCH
+		}
+		if r.RootStart != 0 {
+			return r.RootStart, nil
+		}
+		start, err := process.StartTime(r.Root)
+		if err != nil || r.Begun == 0 || start < r.Begun || r.Identity.Token == [16]byte{} {
+			return 0, nil
+		}
+		if r.isProgram() {
+			return start, nil
+		}
+		if time.Now().After(deadline) {
+			return 0, nil
 		}
 	}
-	return 0
+}
+
+// isProgram reports whether the process that has the root's ID, or a descendant of it, is the program of a restore.
+func (r *Record) isProgram() bool {
+	tree, err := criu.Tree(r.Root)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(tree, func(pid int) bool {
+		return pid == r.Identity.PID && hasToken(pid, r.Identity.Token)
+	})
 }
 
 // ticks is the time since boot as /proc/PID/stat says it.

@@ -8,14 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/process"
 )
 
-const holderVariable = "HOLDFAST_TEST_TOKEN"
+const (
+	holderVariable = "HOLDFAST_TEST_TOKEN"
+	lateVariable   = "HOLDFAST_TEST_TOKEN_LATE" // it says that it is ready before it has the token
+)
 
 // TestTokenHolder is no test but a process that looks like a held program: it has the shim mapped, and a token in
 // memory.
@@ -43,6 +48,10 @@ func TestTokenHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if os.Getenv(lateVariable) != "" {
+		os.Stdout.WriteString("ready\n")
+		time.Sleep(100 * time.Millisecond)
+	}
 	copy(page[100:], token)
 	os.Stdout.WriteString("ready\n")
 	io.Copy(io.Discard, os.Stdin)
@@ -66,25 +75,35 @@ func TestEndUnnoticedRestore(t *testing.T) {
 	}
 	earlier, unknown, elsewhere := record(pid, token), record(pid, token), record(pid, token)
 	earlier.Begun, unknown.Begun, elsewhere.Identity.PID = start+1, 0, pid+1
+	var others sync.WaitGroup // each is looked at for some seconds
 	for name, r := range map[string]*Record{"another program": record(pid, other), "no token": record(pid, [16]byte{}),
 		"it is older than the restore": earlier, "a record of an older daemon": unknown,
-		"the program has another number": elsewhere} {
-		if err := endRestore(r, log); err != nil {
-			t.Error(err)
-		}
-		if !process.Alive(pid, start) {
-			t.Fatalf("%s: the process was ended", name)
-		}
+		"the program has another number": elsewhere, "a process without a shim": record(sleeper(t, nil), token)} {
+		others.Go(func() {
+			if err := endRestore(r, log); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if !process.Alive(r.Root, 0) {
+				t.Errorf("%s: the process was ended", name)
+			}
+		})
 	}
-	plain := sleeper(t, nil)
-	if err := endRestore(record(plain, token), log); err != nil || !process.Alive(plain, 0) {
-		t.Errorf("a process without a shim was ended: %v", err)
-	}
+	others.Wait()
 	if err := endRestore(record(pid, token), log); err != nil {
 		t.Error(err)
 	}
 	if process.Alive(pid, start) {
 		t.Error("the process of the restore lives")
+	}
+
+	// Also when its daemon dies in the moment in which the process has no memory of its own yet.
+	t.Setenv(lateVariable, "1")
+	late := holder(t, token)
+	if err := endRestore(record(late, token), log); err != nil {
+		t.Error(err)
+	}
+	if process.Alive(late, 0) {
+		t.Error("the process that was looked at early lives")
 	}
 }
 
