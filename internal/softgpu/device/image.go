@@ -15,8 +15,8 @@ import (
 	"holdfast/internal/softgpu"
 )
 
-// imageVersion changes with every change to the types below.
-const imageVersion = 3
+// imageVersion changes with every change to the types below, or to the window of addresses.
+const imageVersion = 4
 
 const imageMagic = "holdfast soft GPU process"
 

@@ -14,9 +14,11 @@ import (
 	"holdfast/internal/softgpu/gpuwire"
 )
 
-// The device address window of every process.
+// The device address window of every process. It lies above user space (47 bits on x86-64, unless a program asks for
+// more): whatever address memory of a program has, it is no device memory. Runtimes place their heaps at random, Go's
+// among them.
 const (
-	windowLo   uint64 = 0x10_0000_0000
+	windowLo   uint64 = 1 << 47
 	windowSize uint64 = 256 << 30
 )
 
