@@ -30,99 +30,58 @@ import (
 	"holdfast/internal/tap"
 	"holdfast/internal/trace"
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
 const patience = time.Minute
 
-// built holds the shim, the stub driver, the shim's test program and what the benchmark needs, compiled once a test run.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "taptest")
-	if err != nil {
-		return "", err
+// build is a directory with the shim's test program, that of graphs, and what the benchmark needs: programs, and in null
+// a driver that does nothing.
+func build(t testing.TB) string {
+	t.Helper()
+	names := map[string]string{"prog": "prog", "graphs": "execgraphs", "cost": "cost", "changes": "changes", "load": "load"}
+	sources := []string{helpers + "null.c"}
+	for _, c := range names {
+		sources = append(sources, helpers+c+".c")
 	}
-	builtIn = dir
-	shim := filepath.Join("..", "..", "shim")
-	sources, err := filepath.Glob(filepath.Join(shim, "*.[ch]"))
-	if err != nil {
-		return dir, err
-	}
-	for _, s := range sources { // so that go test knows what its result depends on
-		if _, err := os.ReadFile(s); err != nil {
-			return dir, err
+	slices.Sort(sources)
+	return rig.Build(t, "tap", sources, func(dir string) error {
+		null, stub := filepath.Join(dir, "null"), rig.Stub(t)
+		if err := os.Mkdir(null, 0o755); err != nil {
+			return err
 		}
-	}
-	stub, null := filepath.Join(dir, "stub"), filepath.Join(dir, "null")
-	helpers := "../../test/programs/helpers/"
-	if err := os.Mkdir(null, 0o700); err != nil {
-		return dir, err
-	}
-	run := func(commands ...[]string) error {
-		for _, args := range commands {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				return fmt.Errorf("%v: %w\n%s", args, err, out)
+		if err := rig.Run("gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic",
+			rig.Path(t, helpers+"null.c"), "-o", filepath.Join(null, "libcuda.so.1")); err != nil {
+			return err
+		}
+		for name, c := range names {
+			lib := null
+			if name == "prog" || name == "graphs" {
+				lib = stub
+			}
+			if err := rig.Run("gcc", "-O2", rig.Path(t, helpers+c+".c"), "-o", filepath.Join(dir, name),
+				"-L"+lib, "-l:libcuda.so.1", "-lpthread"); err != nil {
+				return err
 			}
 		}
 		return nil
-	}
-	first := make(chan error)
-	go func() { first <- run([]string{"sh", filepath.Join(shim, "build.sh"), dir}) }()
-	err = run(
-		[]string{"sh", filepath.Join("..", "..", "stub", "build.sh"), stub},
-		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", helpers + "null.c", "-o", filepath.Join(null, "libcuda.so.1")},
-		[]string{"gcc", "-O2", helpers + "cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "changes.c", "-o", filepath.Join(dir, "changes"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "execgraphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "prog.c", "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
-	return dir, errors.Join(err, <-first)
-})
-
-// builtIn is the directory that built has made, if it was called.
-var builtIn string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if builtIn != "" {
-		os.RemoveAll(builtIn)
-	}
-	os.Exit(code)
+	})
 }
 
-func build(t testing.TB) string {
+const helpers = "test/programs/helpers/"
+
+// preload puts a program under the shim.
+func preload(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc: the shim cannot be built")
-	}
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return "LD_PRELOAD=" + filepath.Join(rig.Shim(t), "libholdfast.so")
 }
 
 // gpu starts a software GPU and gives the environment of its programs.
 func gpu(t *testing.T) []string {
 	t.Helper()
-	dir := build(t)
-	socket := filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1}); err != nil || ctx.Err() == nil {
-			t.Errorf("the software GPU ended: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return []string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "stub"), "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_SOFTGPU_SOCKET=" + socket}
+	socket, _ := rig.GPU(t, device.Config{Memory: 1 << 30, Devices: 1})
+	return append(rig.Environment(t, socket), preload(t))
 }
 
 // A program is prog, driven by lines.
@@ -490,7 +449,7 @@ func TestFull(t *testing.T) {
 	}
 	defer l.Close()
 	const launches = 3 * wire.TapRing / 72
-	in, out, ready := costs(t, launches, 2, 0, "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+l.Addr().String())
+	in, out, ready := costs(t, launches, 2, 0, preload(t), "HOLDFAST_TRACE="+l.Addr().String())
 	conn, r := dial(t, l)
 	ready()
 	fmt.Fprintln(in)
@@ -593,7 +552,7 @@ func TestCubins(t *testing.T) {
 	}
 	r := record(t, cache)
 	cmd := exec.Command(filepath.Join(build(t), "load"), files...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+r.socket)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), preload(t), "HOLDFAST_TRACE="+r.socket)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -1122,15 +1081,8 @@ func BenchmarkLaunch(b *testing.B) {
 
 // TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything asking.
 func TestPrograms(t *testing.T) {
-	dir := build(t)
-	sources, err := filepath.Glob(filepath.Join("..", "..", "test", "programs", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no programs", err)
-	}
-	stub := filepath.Join(dir, "stub")
 	env := gpu(t)
-	for _, src := range sources {
-		name := strings.TrimSuffix(filepath.Base(src), ".c")
+	for _, name := range rig.Programs(t) {
 		var args []string
 		switch name {
 		case "gone", "checkpoint", "starved":
@@ -1139,10 +1091,7 @@ func TestPrograms(t *testing.T) {
 			args = []string{"40"}
 		}
 		t.Run(name, func(t *testing.T) {
-			exe := filepath.Join(t.TempDir(), name)
-			if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-o", exe, src, "-L"+stub, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			exe := rig.Program(t, name)
 			run := func(more string) {
 				t.Helper()
 				cmd := exec.CommandContext(t.Context(), exe, args...)

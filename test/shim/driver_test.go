@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 
 	"holdfast/internal/softgpu/device"
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // driverEnv names the directory of the libcuda.so.1 that TestDriver runs on; unset: the stub and a software GPU.
@@ -26,28 +25,8 @@ func driver(t *testing.T) (env []string, soft bool) {
 	if dir := os.Getenv(driverEnv); dir != "" {
 		return []string{"LD_LIBRARY_PATH=" + dir}, false
 	}
-	dir := t.TempDir()
-	if out, err := exec.Command(filepath.Join("..", "..", "stub", "build.sh"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	socket := filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1, Deterministic: true}); err != nil || ctx.Err() == nil {
-			t.Errorf("the software GPU ended: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return []string{"LD_LIBRARY_PATH=" + dir, "HOLDFAST_SOFTGPU_SOCKET=" + socket}, true
+	socket, _ := rig.GPU(t, device.Config{Memory: 1 << 30, Devices: 1, Deterministic: true})
+	return rig.Environment(t, socket), true
 }
 
 // driverCheckpoint has the driver take down a released program and bring it back; it stands still all that time.

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
@@ -29,63 +29,35 @@ const inTime = uint32(patience / time.Millisecond)
 // builtEnv names a directory with everything that built makes, for machines without a compiler.
 const builtEnv = "HOLDFAST_TEST_BUILT"
 
-// testDevice is a character device that can be mapped and is everywhere; the shim in built's directory "device" takes it for the GPU's.
-const testDevice = "/dev/zero"
-
-// built holds the shim, the fake driver and the test programs, compiled once a test run.
-var built = sync.OnceValues(func() (dir string, err error) {
-	if dir = os.Getenv(builtEnv); dir != "" {
-		return dir, nil
-	}
-	if dir, err = os.MkdirTemp("", "shimtest"); err != nil {
-		return "", err
-	}
-	// Reading the sources tells go test that its result depends on them.
-	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "*"))
-	if err != nil {
-		return dir, err
-	}
-	for _, s := range sources {
-		if _, err := os.ReadFile(s); err != nil && !errors.Is(err, unix.EISDIR) {
-			return dir, err
-		}
-	}
-	lib := filepath.Join(dir, "libcuda.so.1")
-	for _, args := range [][]string{
-		{filepath.Join("..", "..", "shim", "build.sh"), dir},
-		// The same for another device, since there is none of NVIDIA's here.
-		{"env", "CFLAGS=" + os.Getenv("CFLAGS") + ` -DHF_DEVICE_PREFIX="` + testDevice + `"`, filepath.Join("..", "..", "shim", "build.sh"), filepath.Join(dir, "device")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "../programs/helpers/fakecuda.c", "-o", lib},
-		{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/prog.c", "-o", filepath.Join(dir, "prog"), "-L" + dir, "-lcuda", "-lpthread"},
-		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/ckpt.c", "-o", filepath.Join(dir, "ckpt"), "-L" + dir, "-lcuda"},
-		{"gcc", "-Wall", "-O2", "../programs/helpers/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("%v: %w\n%s", args, err, out)
-		}
-	}
-	return dir, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := built(); dir != "" && dir != os.Getenv(builtEnv) {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
+// build is a directory with the shim, the fake driver and the test programs.
 func build(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil && os.Getenv(builtEnv) == "" {
-		t.Skip("no gcc: the shim cannot be built")
+	if dir := os.Getenv(builtEnv); dir != "" {
+		return dir
 	}
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
+	sources := []string{"shim/*.[ch]", "shim/build.sh"}
+	for _, c := range []string{"fakecuda", "prog", "ckpt", "nocuda"} {
+		sources = append(sources, "test/programs/helpers/"+c+".c")
 	}
-	return dir
+	return rig.Build(t, "shimtest", sources, func(dir string) error {
+		lib, shim := filepath.Join(dir, "libcuda.so.1"), rig.Shim(t)
+		for _, args := range [][]string{
+			{"cp", "-r", filepath.Join(shim, "libholdfast.so"), filepath.Join(shim, "device"), dir},
+			{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic",
+				"../programs/helpers/fakecuda.c", "-o", lib},
+			{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
+			{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/prog.c", "-o", filepath.Join(dir, "prog"),
+				"-L" + dir, "-lcuda", "-lpthread"},
+			{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/ckpt.c", "-o", filepath.Join(dir, "ckpt"),
+				"-L" + dir, "-lcuda"},
+			{"gcc", "-Wall", "-O2", "../programs/helpers/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
+		} {
+			if err := rig.Run(args[0], args[1:]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // program is one prog under the shim, driven by lines.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // restless is a daemon that never leaves its programs alone: it freezes each every few milliseconds, and every other time
@@ -244,13 +245,7 @@ func TestPrograms(t *testing.T) {
 	if !soft {
 		t.Skip("the programs run on the software GPU")
 	}
-	stub := strings.TrimPrefix(env[0], "LD_LIBRARY_PATH=")
-	sources, err := filepath.Glob(filepath.Join("..", "programs", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no programs", err)
-	}
-	for _, src := range sources {
-		name := strings.TrimSuffix(filepath.Base(src), ".c")
+	for _, name := range rig.Programs(t) {
 		var args []string
 		switch name {
 		case "gone", "checkpoint", "ipc", "starved":
@@ -260,15 +255,11 @@ func TestPrograms(t *testing.T) {
 			args = []string{"40"}
 		}
 		t.Run(name, func(t *testing.T) {
-			exe := filepath.Join(t.TempDir(), name)
-			if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-o", exe, src, "-L"+stub, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
 			d := listen(t, t.TempDir())
 			r := &restless{l: acceptor(d.accept), back: map[[16]byte]chan *wire.Conn{}, refused: map[string]int{}, caveats: map[string]bool{}}
 			done := make(chan struct{})
 			go func() { r.serve(); close(done) }()
-			cmd := exec.CommandContext(t.Context(), exe, args...)
+			cmd := exec.CommandContext(t.Context(), rig.Program(t, name), args...)
 			cmd.Env = append(append(os.Environ(), env...), "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+d.dir)
 			timer := time.AfterFunc(6*patience, func() { cmd.Process.Kill() })
 			out, err := cmd.CombinedOutput()

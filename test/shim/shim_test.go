@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 func TestWithoutCUDA(t *testing.T) {
@@ -663,10 +664,10 @@ func TestFork(t *testing.T) {
 func TestForkLeavesDevice(t *testing.T) {
 	const mappings = 1000
 	shim := filepath.Join(build(t), "device", "libholdfast.so")
-	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + testDevice, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
+	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + rig.Device, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
 	_, p, _ := attach(t, env...)
 	for range 2 {
-		r := p.do("device %s", testDevice)
+		r := p.do("device %s", rig.Device)
 		if len(r) != 6 || r[0] != mappings || r[1] != 2 || r[2] == 0 {
 			t.Fatalf("in the parent: %v", r)
 		}
@@ -678,7 +679,7 @@ func TestForkLeavesDevice(t *testing.T) {
 
 	unheld := start(t, t.TempDir(), env...)
 	unheld.ok("init")
-	if r := unheld.do("device %s", testDevice); len(r) != 6 || r[3] != mappings || r[4] != 2 {
+	if r := unheld.do("device %s", rig.Device); len(r) != 6 || r[3] != mappings || r[4] != 2 {
 		t.Errorf("unheld: %v", r)
 	}
 	unheld.quit()
