@@ -141,7 +141,8 @@ type traceProcess struct {
 	Ended    string `json:"ended"` // "itself", "killed", "" = the trace ends before it
 }
 
-var codeKinds = []string{trace.CodeUnknown: "?", trace.CodePTX: "ptx", trace.CodeCubin: "cubin", trace.CodeFatbin: "fatbin"}
+var codeKinds = []string{trace.CodeUnknown: "?", trace.CodePTX: "ptx", trace.CodeCubin: "cubin",
+	trace.CodeFatbin: "fatbin"}
 
 func codeKind(kind uint32) string {
 	if int(kind) < len(codeKinds) {
@@ -240,7 +241,8 @@ func (t *traceFile) list() error {
 		rows = append(rows, k)
 	}
 	slices.SortFunc(rows, func(x, y *traceKernel) int {
-		return cmp.Or(cmp.Compare(x.Process, y.Process), cmp.Compare(y.Launches+y.InGraphs, x.Launches+x.InGraphs), cmp.Compare(x.Kernel, y.Kernel), cmp.Compare(x.PTX, y.PTX))
+		return cmp.Or(cmp.Compare(x.Process, y.Process), cmp.Compare(y.Launches+y.InGraphs, x.Launches+x.InGraphs),
+			cmp.Compare(x.Kernel, y.Kernel), cmp.Compare(x.PTX, y.PTX))
 	})
 	list := []*traceProcess{}
 	for _, p := range processes {
@@ -259,7 +261,8 @@ func (t *traceFile) list() error {
 	}
 	pt := newTable(">PROCESS", ">PID", "NAME", ">LAUNCHES", ">GRAPHS", ">WAITS", "ENDED")
 	for _, p := range list {
-		pt.add(strconv.Itoa(int(p.Number)), strconv.Itoa(int(p.PID)), p.Name, strconv.FormatUint(p.Launches, 10), strconv.FormatUint(p.Graphs, 10),
+		pt.add(strconv.Itoa(int(p.Number)), strconv.Itoa(int(p.PID)), p.Name, strconv.FormatUint(p.Launches, 10),
+			strconv.FormatUint(p.Graphs, 10),
 			strconv.FormatUint(p.Waits, 10), p.Ended)
 	}
 	if err := pt.print(t.a.stdout); err != nil {
@@ -275,7 +278,8 @@ func (t *traceFile) list() error {
 		if k.PTX != "" {
 			ptx = k.PTX[:12]
 		}
-		kt.add(strconv.Itoa(int(k.Process)), strconv.FormatUint(k.Launches, 10), strconv.FormatUint(k.InGraphs, 10), params, k.Kind, ptx, k.Kernel)
+		kt.add(strconv.Itoa(int(k.Process)), strconv.FormatUint(k.Launches, 10), strconv.FormatUint(k.InGraphs, 10),
+			params, k.Kind, ptx, k.Kernel)
 	}
 	return kt.print(t.a.stdout)
 }
@@ -329,7 +333,8 @@ func (t *traceFile) show() error {
 
 func hexa(v uint64) string { return fmt.Sprintf("%#x", v) }
 
-// object gives the fields of a record. Numbers that people read are numbers; addresses and handles are hexadecimal strings.
+// object gives the fields of a record. Numbers that people read are numbers; addresses and handles are hexadecimal
+// strings.
 func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 	var o object
 	add := func(name string, value any) { o = append(o, field{name, value}) }
@@ -421,7 +426,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 			add("cluster", r.Cluster)
 		}
 		add("shared", r.Shared)
-		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.Cooperative: "cooperative", trace.NoParams: "no_params", trace.Programmatic: "programmatic"})
+		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.Cooperative: "cooperative",
+			trace.NoParams: "no_params", trace.Programmatic: "programmatic"})
 		add("args", arguments(k, r.Params))
 	case *trace.Copy:
 		where(r.Flags, r.Cell, r.Thread)
@@ -443,7 +449,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		if r.Flags&trace.Set == 0 {
 			add("src_pitch", r.SrcPitch)
 		}
-		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.DstHost: "dst_host", trace.DstArray: "dst_array"})
+		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.DstHost: "dst_host",
+			trace.DstArray: "dst_array"})
 		if r.Flags&trace.Set == 0 {
 			flags(r.Flags, map[uint16]string{trace.SrcHost: "src_host", trace.SrcArray: "src_array"})
 		}
@@ -487,7 +494,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 }
 
 func memKind(kind uint32) string {
-	names := []string{trace.MemLinear: "linear", trace.MemAsync: "async", trace.MemMapped: "mapped", trace.MemManaged: "managed", trace.MemHost: "host", trace.MemGlobal: "global"}
+	names := []string{trace.MemLinear: "linear", trace.MemAsync: "async", trace.MemMapped: "mapped",
+		trace.MemManaged: "managed", trace.MemHost: "host", trace.MemGlobal: "global"}
 	if kind > 0 && int(kind) < len(names) {
 		return names[kind]
 	}

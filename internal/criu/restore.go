@@ -30,7 +30,8 @@ type RestoreOptions struct {
 	// again it is called again, for another process.
 	Born func(start uint64)
 
-	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and digits.
+	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and
+	// digits.
 	Mark string
 
 	// Log gets CRIU's full log, whether or not the restore succeeds.
@@ -87,7 +88,8 @@ const maxRestores = 4
 
 // numberTaken is what CRIU says when somebody started a process or a thread with a number that it needs, between our
 // look and its own turn. -17 is EEXIST.
-var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|process id \d+ is in use|Pid \d+ do(es)? not match expected`)
+var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|process id \d+ is in use|` +
+	`Pid \d+ do(es)? not match expected`)
 
 func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
@@ -187,8 +189,8 @@ func resumeChild(pid int) error {
 // endGrace is how long CRIU has, when the root process has ended, to notice or to be done.
 const endGrace = 2 * time.Second
 
-// watchRoot calls born as soon as the root process of a restore is there, and died when it has ended again and CRIU still
-// works endGrace later. CRIU itself may wait for ever then: the process is no child of CRIU but of the caller, so
+// watchRoot calls born as soon as the root process of a restore is there, and died when it has ended again and CRIU
+// still works endGrace later. CRIU itself may wait for ever then: the process is no child of CRIU but of the caller, so
 // nothing tells it. The function that watchRoot returns ends the watch; it is told whether the restore succeeded.
 func watchRoot(pid int, born func(start uint64), died func()) (stop func(there bool)) {
 	var start uint64
@@ -271,7 +273,8 @@ func inUse(items []pstreeItem) error {
 				return fmt.Errorf("process %d (%s) %w: end the parent, process %d (%s), or have it wait",
 					id, s.comm, errZombie, s.ppid, all[s.ppid].comm)
 			}
-			return fmt.Errorf("process id %d is in use (%s): end that process first, or restore after it has ended", id, s.comm)
+			return fmt.Errorf("process id %d is in use (%s): end that process first, or restore after it has ended",
+				id, s.comm)
 		}
 		// Threads do not show up in /proc's listing but do under their own id.
 		if s, err := readStat(procPath(id, "stat")); err == nil {
@@ -306,7 +309,8 @@ func checkWritable(files []writableFile) error {
 			return err
 		}
 		if st.Mode().IsRegular() && uint64(st.Size()) < f.Size {
-			return fmt.Errorf("%s was %d bytes long when it was dumped, open for reading and writing, and has only %d now: "+
+			return fmt.Errorf("%s was %d bytes long when it was dumped, open for reading and writing, and has only "+
+				"%d now: "+
 				"put it back", f.Path, f.Size, st.Size())
 		}
 	}

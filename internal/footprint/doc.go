@@ -12,7 +12,8 @@
 //	api.go       launches, instances, verdicts; cause.go, reason.go, why a verdict is what it is
 //	summary.go   what is known of a kernel; program.go, the programs that a launch evaluates
 //	plan.go      the order in which a launch evaluates a program; packed_unsafe.go, its tables as one block of memory
-//	eval.go      a launch: numbers for coefficients, ranges for variables; sharpened.go, guards of which less holds, or more
+//	eval.go      a launch: numbers for coefficients, ranges for variables; sharpened.go, guards of which less
+//	             holds, or more
 //	known.go     contents of memory, and what they say of a launch
 //	overlap.go   whether two strided boxes can meet
 //	covered.go   reads that see only what their block has written before a barrier

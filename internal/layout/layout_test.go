@@ -28,35 +28,51 @@ type rule struct {
 
 var rules = []rule{
 	{of: "ptx/", only: []string{"ptx"}, why: "ptx is public: users of it get the standard library and nothing of ours"},
-	{of: "internal/isa", only: []string{"ptx"}, why: "the instruction table stands below everything that is driven by it"},
+	{of: "internal/isa", only: []string{"ptx"},
+		why: "the instruction table stands below everything that is driven by it"},
 	{of: "internal/interval", only: nil, why: "arithmetic"},
 	{of: "internal/ir", only: []string{"internal/interval"}, why: "passes know neither a language nor what uses them"},
 	{of: "internal/ir/fromptx", only: []string{"ptx", "internal/isa", "internal/ir", "internal/interval"},
 		why: "a front end knows its language and the form it makes"},
 	{of: "internal/fatbin", only: nil, why: "a decoder of hostile bytes; nothing else belongs there"},
-	{of: "internal/softgpu/", forbid: []string{"internal/footprint", "internal/footprint/form", "internal/footprint/summarise"}, why: "the software GPU is the oracle of footprints: it may not share code with them"},
-	{of: "internal/softgpu/", forbid: []string{"internal/process", "internal/snapshot", "internal/image", "internal/checkpoint", "internal/wire"}, why: "it plays the hardware, and hardware knows nothing of holdfast"},
-	{of: "internal/softgpu/gpuwire", only: []string{"internal/cuda/api"}, why: "a protocol must not depend on its ends"},
-	{of: "internal/footprint/form", only: []string{"internal/interval"}, why: "the language of kernels and launches is numbers"},
-	{of: "internal/footprint", only: []string{"internal/footprint/form", "internal/interval", "internal/isa", "ptx"}, why: "a launch asks numbers: it knows neither a kernel nor the form of one"},
-	{of: "internal/footprint/summarise", only: []string{"ptx", "internal/isa", "internal/ir", "internal/footprint", "internal/interval"},
+	{of: "internal/softgpu/", forbid: []string{"internal/footprint", "internal/footprint/form",
+		"internal/footprint/summarise"}, why: "the software GPU is the oracle of footprints: it may not share code " +
+		"with them"},
+	{of: "internal/softgpu/", forbid: []string{"internal/process", "internal/snapshot", "internal/image",
+		"internal/checkpoint", "internal/wire"}, why: "it plays the hardware, and hardware knows nothing of holdfast"},
+	{of: "internal/softgpu/gpuwire", only: []string{"internal/cuda/api"},
+		why: "a protocol must not depend on its ends"},
+	{of: "internal/footprint/form", only: []string{"internal/interval"},
+		why: "the language of kernels and launches is numbers"},
+	{of: "internal/footprint", only: []string{"internal/footprint/form", "internal/interval", "internal/isa", "ptx"},
+		why: "a launch asks numbers: it knows neither a kernel nor the form of one"},
+	{of: "internal/footprint/summarise", only: []string{"ptx", "internal/isa", "internal/ir", "internal/footprint",
+		"internal/interval"},
 		why: "what is checked may not use its oracle, nor anything that it is used by"},
-	{of: "internal/foresee", only: []string{"internal/interval", "ptx", "internal/isa", "internal/ir", "internal/footprint", "internal/trace", "internal/cuda"}, why: "predictions are made of what was told, not of what is there"},
-	{of: "internal/trace", only: []string{"internal/cuda"}, why: "recordings are read where nothing else of holdfast is"},
-	{of: "internal/tap", only: []string{"internal/trace", "internal/wire", "internal/fatbin"}, why: "what programs tell is read the same way by all"},
-	{of: "internal/recorder", only: []string{"internal/tap", "internal/trace", "internal/wire", "internal/fatbin"}, why: "a recorded program is not held"},
+	{of: "internal/foresee", only: []string{"internal/interval", "ptx", "internal/isa", "internal/ir",
+		"internal/footprint", "internal/trace", "internal/cuda"},
+		why: "predictions are made of what was told, not of what is there"},
+	{of: "internal/trace", only: []string{"internal/cuda"},
+		why: "recordings are read where nothing else of holdfast is"},
+	{of: "internal/tap", only: []string{"internal/trace", "internal/wire", "internal/fatbin"},
+		why: "what programs tell is read the same way by all"},
+	{of: "internal/recorder", only: []string{"internal/tap", "internal/trace", "internal/wire", "internal/fatbin"},
+		why: "a recorded program is not held"},
 	{of: "internal/cuda", only: nil, why: "types and the Driver interface: everything else may import them"},
 	{of: "internal/cuda/native", only: []string{"internal/cuda"}, why: "a driver is a driver, whoever uses it"},
 	{of: "internal/wire", only: nil, why: "a protocol must not depend on its ends"},
-	{of: "internal/keeper", only: nil, why: "the keeper outlives every bug of the rest: it has nothing of the rest in it"},
+	{of: "internal/keeper", only: nil, why: "the keeper outlives every bug of the rest: it has nothing of the rest " +
+		"in it"},
 	{of: "internal/criu", only: []string{"internal/owned"}, why: "the CPU side stands alone"},
 	{of: "internal/owned", only: nil, why: "everybody may ask whose a path is"},
 	{of: "internal/snapshot/digest", only: nil, why: "images are verified without a GPU: the digest is pure"},
 	{of: "internal/snapshot", forbid: []string{"internal/image", "internal/store", "internal/criu"},
 		why: "the GPU side writes into a sink and does not know images"},
-	{of: "internal/image", forbid: []string{"internal/snapshot", "internal/cuda/native", "internal/criu", "internal/process"},
+	{of: "internal/image", forbid: []string{"internal/snapshot", "internal/cuda/native", "internal/criu",
+		"internal/process"},
 		why: "images are read, verified and moved on machines without a GPU"},
-	{of: "internal/store", forbid: []string{"internal/snapshot", "internal/cuda/native", "internal/criu", "internal/process"},
+	{of: "internal/store", forbid: []string{"internal/snapshot", "internal/cuda/native", "internal/criu",
+		"internal/process"},
 		why: "images are read, verified and moved on machines without a GPU"},
 	{of: "internal/process", forbid: []string{"internal/snapshot", "internal/image", "internal/criu"},
 		why: "a held program does not know what is done with it"},
@@ -81,8 +97,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Every rule can fail: a made-up import that breaks it, by way of another package, is found. It must be one that Go would
-// build: what would close a circle of imports needs no rule, and nobody can import a command.
+// Every rule can fail: a made-up import that breaks it, by way of another package, is found. It must be one that Go
+// would build: what would close a circle of imports needs no rule, and nobody can import a command.
 func TestRulesBite(t *testing.T) {
 	imports, commands := modulePackages(t)
 	for _, bad := range toothless(rules, imports, commands) {

@@ -19,11 +19,13 @@ import (
 
 // isEOF reports whether a conversation ended in the ordinary way.
 func isEOF(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) ||
+		errors.Is(err, unix.ECONNRESET)
 }
 
-// Identify completes a HELLO with what the kernel says of the process. pid is that of the peer's credentials. The time at
-// which the process started is read here: CRIU may have restored it into a time namespace, where it would read another one.
+// Identify completes a HELLO with what the kernel says of the process. pid is that of the peer's credentials. The time
+// at which the process started is read here: CRIU may have restored it into a time namespace, where it would read
+// another one.
 func Identify(h *wire.Hello, pid int, token [16]byte) (Identity, error) {
 	start, err := StartTime(pid)
 	if err != nil {

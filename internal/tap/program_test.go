@@ -36,11 +36,12 @@ import (
 // patience bounds every wait of a test: it is reached only when something is broken.
 const patience = time.Minute
 
-// build is a directory with the shim's test program, that of graphs, and what the benchmark needs: programs, and in null
-// a driver that does nothing.
+// build is a directory with the shim's test program, that of graphs, and what the benchmark needs: programs, and in
+// null a driver that does nothing.
 func build(t testing.TB) string {
 	t.Helper()
-	names := map[string]string{"prog": "prog", "graphs": "execgraphs", "cost": "cost", "changes": "changes", "load": "load"}
+	names := map[string]string{"prog": "prog", "graphs": "execgraphs", "cost": "cost",
+		"changes": "changes", "load": "load"}
 	sources := []string{helpers + "null.c"}
 	for _, c := range names {
 		sources = append(sources, helpers+c+".c")
@@ -186,7 +187,9 @@ func record(t *testing.T, caches ...string) *recording {
 	if r.l, err = wire.Listen(r.socket); err != nil {
 		t.Fatal(err)
 	}
-	if r.rec, err = recorder.New(&r.file, func(int) []string { return caches }, slog.New(slog.DiscardHandler)); err != nil {
+	if r.rec, err = recorder.New(&r.file, func(int) []string {
+		return caches
+	}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	go func() { r.served <- r.rec.Serve(context.Background(), r.l) }()
@@ -262,7 +265,8 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%d processes", len(list))
 	}
 	q := list[0]
-	if q.Launches != 16 || q.Launches != q.Counted.Launches || q.Graphs != 3 || q.Counted.Graphs != 3 || q.Copies != q.Counted.Copies || !q.Clean || q.Err != nil {
+	if q.Launches != 16 || q.Launches != q.Counted.Launches || q.Graphs != 3 || q.Counted.Graphs != 3 ||
+		q.Copies != q.Counted.Copies || !q.Clean || q.Err != nil {
 		t.Errorf("%+v", q)
 	}
 	s := trace.NewState()
@@ -282,11 +286,13 @@ func TestRecord(t *testing.T) {
 			}
 		case *trace.Launch:
 			k := s.Kernel(rec.Kernel)
-			if k == nil || rec.Grid != [3]uint32{1, 1, 1} || rec.Block != [3]uint32{1, 1, 1} || rec.Cluster != [3]uint32{1, 1, 1} || rec.Flags&trace.NoParams != 0 {
+			if k == nil || rec.Grid != [3]uint32{1, 1, 1} || rec.Block != [3]uint32{1, 1, 1} ||
+				rec.Cluster != [3]uint32{1, 1, 1} || rec.Flags&trace.NoParams != 0 {
 				t.Fatalf("launch %+v of %+v", rec, k)
 			}
 			m := s.Image(k.Module)
-			if m == nil || len(m.Texts) != 1 || !bytes.Contains(texts[m.Texts[0].Digest], []byte(".entry "+k.Name+"(")) || m.Texts[0].Arch == 0 {
+			if m == nil || len(m.Texts) != 1 ||
+				!bytes.Contains(texts[m.Texts[0].Digest], []byte(".entry "+k.Name+"(")) || m.Texts[0].Arch == 0 {
 				t.Fatalf("kernel %s of %+v", k.Name, m)
 			}
 			if k.Name == "bump" {
@@ -319,7 +325,8 @@ func TestRecord(t *testing.T) {
 	if s.At(va) != nil || s.At(other) == nil {
 		t.Errorf("memory at the end: %+v", s.Allocs())
 	}
-	if e, ok := records[q.Number][len(records[q.Number])-1].(*trace.Exit); !ok || e.Flags&trace.Clean == 0 || e.Launches != 16 {
+	if e, ok := records[q.Number][len(records[q.Number])-1].(*trace.Exit); !ok || e.Flags&trace.Clean == 0 ||
+		e.Launches != 16 {
 		t.Errorf("at the end %+v", records[q.Number][len(records[q.Number])-1])
 	}
 	if s := p.stderr.String(); s != "" {
@@ -343,7 +350,8 @@ func TestKilled(t *testing.T) {
 	list, records := r.finish()
 	q := list[0]
 	// A thread that was killed may have counted a launch that it did not come to record.
-	if q.Clean || q.Err != nil || q.Launches == 0 || q.Counted.Launches < q.Launches || q.Counted.Launches > q.Launches+4 {
+	if q.Clean || q.Err != nil || q.Launches == 0 || q.Counted.Launches < q.Launches ||
+		q.Counted.Launches > q.Launches+4 {
 		t.Errorf("%+v", q)
 	}
 	threads := map[uint32]bool{}
@@ -380,7 +388,8 @@ func dial(t *testing.T, l *net.UnixListener) (*wire.Conn, *tap.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	for _, err := range []error{conn.Send(0, &wire.Welcome{Proto: wire.Version}), conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, r.FD())} {
+	for _, err := range []error{conn.Send(0, &wire.Welcome{Proto: wire.Version}),
+		conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, r.FD())} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +412,8 @@ func (c *counter) Record(rec trace.Record, _ []byte) error {
 }
 
 // costs starts the program that only launches, on the driver that does nothing, and returns when it is ready to.
-func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer, out *bufio.Reader, ready func()) {
+func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer,
+	out *bufio.Reader, ready func()) {
 	t.Helper()
 	return onNull(t, []string{"cost", strconv.Itoa(launches), strconv.Itoa(rounds), fmt.Sprint(gap)}, env...)
 }
@@ -476,8 +486,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// cubin is an ELF file laid out as ptxas does: sections, their headers, program headers. Between the names of the sections and the text
-// that it was assembled from (none if empty) it has nothing but payload.
+// cubin is an ELF file laid out as ptxas does: sections, their headers, program headers. Between the names of the
+// sections and the text that it was assembled from (none if empty) it has nothing but payload.
 func cubin(payload int, text string) []byte {
 	le := binary.LittleEndian
 	names := "\x00.shstrtab\x00.nv_debug_ptx_txt\x00"
@@ -511,7 +521,8 @@ func cubin(payload int, text string) []byte {
 	return append(b, make([]byte, 56)...)
 }
 
-// Cubins of all lengths around a block of SHA-256, what Triton has left beside one of them, and what ptxas has left in another.
+// Cubins of all lengths around a block of SHA-256, what Triton has left beside one of them, and what ptxas has left in
+// another.
 func TestCubins(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	var files []string
@@ -552,7 +563,8 @@ func TestCubins(t *testing.T) {
 	}
 	r := record(t, cache)
 	cmd := exec.Command(filepath.Join(build(t), "load"), files...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), preload(t), "HOLDFAST_TRACE="+r.socket)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), preload(t),
+		"HOLDFAST_TRACE="+r.socket)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -567,7 +579,8 @@ func TestCubins(t *testing.T) {
 				continue
 			}
 			size, ok := digests[rec.Digest]
-			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline || ok && rec.Bytes != uint64(size) || rec.Digest == (trace.Digest{}) {
+			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline ||
+				ok && rec.Bytes != uint64(size) || rec.Digest == (trace.Digest{}) {
 				t.Errorf("%+v", rec)
 			}
 			if has := size == len(cubin(6000, inside)); has != (rec.Flags&trace.Assembled != 0) ||
@@ -594,7 +607,8 @@ func TestCubins(t *testing.T) {
 		case *trace.Text:
 			texts++
 		case *trace.Found:
-			if digests[rec.Image] != len(cubin(5000, "")) || rec.TextRef.Digest != sha256.Sum256(ptx) || rec.Arch != 90 {
+			if digests[rec.Image] != len(cubin(5000, "")) || rec.TextRef.Digest != sha256.Sum256(ptx) ||
+				rec.Arch != 90 {
 				t.Errorf("%+v", rec)
 			}
 		}
@@ -664,7 +678,8 @@ func holdProgram(t *testing.T, name string) (*watched, []uint64) {
 // adopt takes a program that says hello.
 func adopt(t testing.TB, l *net.UnixListener) *watched {
 	t.Helper()
-	w := &watched{l: l, modules: make(chan *tap.Module, 100), work: make(chan *process.Work, 100), broken: make(chan error, 10)}
+	w := &watched{l: l, modules: make(chan *tap.Module, 100), work: make(chan *process.Work, 100),
+		broken: make(chan error, 10)}
 	c, err := l.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
@@ -796,7 +811,8 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := next(t, "the launch", w.work)
-	if len(work.Parts) != 1 || work.Parts[0].Launch == nil || work.Parts[0].Kernel == nil || work.Parts[0].Kernel.Name != "inc" || work.Parts[0].Module != m ||
+	if len(work.Parts) != 1 || work.Parts[0].Launch == nil || work.Parts[0].Kernel == nil ||
+		work.Parts[0].Kernel.Name != "inc" || work.Parts[0].Module != m ||
 		word(work.Parts[0].Launch.Params) != at || work.Opaque != "" {
 		t.Fatalf("%+v", work)
 	}
@@ -816,14 +832,16 @@ func TestAsk(t *testing.T) {
 	}
 	p.send("fill %d 7 16", at+16)
 	work = next(t, "the memset", w.work)
-	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 || work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
+	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 ||
+		work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
 	p.answer()
 	p.send("glaunch 1")
 	work = next(t, "the graph", w.work)
-	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 || work.Parts[1].Module != m {
+	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 ||
+		work.Parts[1].Module != m {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
@@ -992,9 +1010,9 @@ type willing struct{ *watched }
 func (willing) Work(w *process.Work) { w.Go() }
 func (willing) Module(*tap.Module)   {}
 
-// BenchmarkLaunch says what a launch costs the program on a driver that does nothing: ns/launch is the best round, mean-ns the mean. At
-// full speed a recorded program is soon as fast as its recorder; with 2 µs between launches, about what a GPU takes, it should not
-// notice it.
+// BenchmarkLaunch says what a launch costs the program on a driver that does nothing: ns/launch is the best round,
+// mean-ns the mean. At full speed a recorded program is soon as fast as its recorder; with 2 µs between launches, about
+// what a GPU takes, it should not notice it.
 func BenchmarkLaunch(b *testing.B) {
 	dir := build(b)
 	shim := "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so")
@@ -1079,7 +1097,8 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything asking.
+// TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything
+// asking.
 func TestPrograms(t *testing.T) {
 	env := gpu(t)
 	for _, name := range rig.Programs(t) {
@@ -1108,7 +1127,8 @@ func TestPrograms(t *testing.T) {
 			run("HOLDFAST_TRACE=" + r.socket)
 			list, _ := r.finish()
 			for _, q := range list {
-				if q.Err != nil || q.Launches != q.Counted.Launches || q.Graphs != q.Counted.Graphs || q.Copies > q.Counted.Copies || q.Copies+q.Others < q.Counted.Copies {
+				if q.Err != nil || q.Launches != q.Counted.Launches || q.Graphs != q.Counted.Graphs ||
+					q.Copies > q.Counted.Copies || q.Copies+q.Others < q.Counted.Copies {
 					t.Errorf("recorded %+v", q)
 				}
 			}

@@ -1,5 +1,5 @@
-// Package driver runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs know nothing of it:
-// they run on a real driver as well (cc test/programs/X.c -lcuda -lpthread).
+// Package driver runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs
+// know nothing of it: they run on a real driver as well (cc test/programs/X.c -lcuda -lpthread).
 package driver
 
 import (
@@ -140,7 +140,8 @@ func TestStartsServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A path that is too long for a socket address goes through a descriptor of its directory; the server gets it relative.
+	// A path that is too long for a socket address goes through a descriptor of its directory; the server gets it
+	// relative.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -171,8 +171,9 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string][]byte{
-		"cut":  data[:len(data)/2],
-		"flip": append(append(append([]byte(nil), data[:len(data)/2]...), data[len(data)/2]^4), data[len(data)/2+1:]...),
+		"cut": data[:len(data)/2],
+		"flip": append(append(append([]byte(nil), data[:len(data)/2]...), data[len(data)/2]^4),
+			data[len(data)/2+1:]...),
 	} {
 		if err := os.WriteFile(tar, bad, 0o600); err != nil {
 			t.Fatal(err)
@@ -215,7 +216,8 @@ func TestDiskFull(t *testing.T) {
 			t.Fatalf("%v: sum %s, want %s", extra, got, sum)
 		}
 	}
-	if c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), "--leave-running"); c.Bytes < 32<<20 {
+	if c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"),
+		"--leave-running"); c.Bytes < 32<<20 {
 		t.Errorf("%+v", c)
 	}
 }

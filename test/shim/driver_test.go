@@ -48,7 +48,8 @@ func (h *held) driverCheckpoint(tool string, env []string) (log string) {
 		h.t.Fatal(err)
 	}
 	p := h.park(tid)
-	return fmt.Sprintf("%s%d threads parked in %d µs %s", log, p.Threads, p.Nanos/1000, step("checkpoint", "restore", "unlock"))
+	return fmt.Sprintf("%s%d threads parked in %d µs %s", log, p.Threads, p.Nanos/1000,
+		step("checkpoint", "restore", "unlock"))
 }
 
 // TestDriver runs a program with real kernels through freezing, letting go, coming back and the death of the daemon.
@@ -84,7 +85,8 @@ func TestDriver(t *testing.T) {
 	launched, graphs := uint64(0), uint64(0)
 	check := func(when string) {
 		t.Helper()
-		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111, small: launched, word: graphs,
+		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111,
+			small: launched, word: graphs,
 			scratch: graphs, pool + 5<<20 - 8: 0x2222222222222222, va + 4<<20: 0x3333333333333333} {
 			if got := p.ok("read %d", at)[0]; got != want {
 				t.Fatalf("%s: at %#x: %#x, want %#x", when, at, got, want)
@@ -111,7 +113,8 @@ func TestDriver(t *testing.T) {
 			}
 		}
 		if round > 0 {
-			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is with us.
+			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is
+			// with us.
 			t.Logf("round %d: %s", round, h.driverCheckpoint(filepath.Join(dir, "ckpt"), env))
 		} else {
 			h.hangUp()
@@ -141,7 +144,9 @@ func TestDriver(t *testing.T) {
 	p.ok("freeasync %d 0", pool)
 	p.ok("free %d", big)
 	h.until("FREE", func() bool { return !h.holds(big) })
-	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool { return c.Code == wire.CaveatDriverMemory }); i >= 0 {
+	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool {
+		return c.Code == wire.CaveatDriverMemory
+	}); i >= 0 {
 		t.Errorf("memory stays with the driver: %s", h.caveats[i].Text)
 	}
 	p.quit()

@@ -72,7 +72,8 @@ type program struct {
 func start(t testing.TB, holdfastDir string, env ...string) *program {
 	t.Helper()
 	dir := build(t)
-	env = append([]string{"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR=" + holdfastDir}, env...)
+	env = append([]string{"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"),
+		"HOLDFAST_DIR=" + holdfastDir}, env...)
 	return run(t, exec.Command(filepath.Join(dir, "prog")), env)
 }
 
@@ -425,7 +426,8 @@ func (d *daemon) giveBack(old *held) *held {
 		d.t.Fatalf("HELLO after release: %+v", h.hello)
 	}
 	for id, a := range old.allocs {
-		if err := h.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}, old.fds[id]); err != nil {
+		if err := h.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3},
+			old.fds[id]); err != nil {
 			d.t.Fatal(err)
 		}
 	}
@@ -441,7 +443,8 @@ func (d *daemon) giveBack(old *held) *held {
 func wake(t testing.TB, h *held) {
 	t.Helper()
 	const sigrtmax = 64
-	if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID), unix.Signal(sigrtmax-wire.SignalOffset)); err != nil {
+	if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID),
+		unix.Signal(sigrtmax-wire.SignalOffset)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -455,7 +458,8 @@ func (h *held) word(va uint64) uint64 {
 			if _, err := unix.Pread(h.fds[id], b[:], int64(va-a.VA)); err != nil {
 				h.t.Fatal(err)
 			}
-			return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 |
+			return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 |
+				uint64(b[5])<<40 |
 				uint64(b[6])<<48 | uint64(b[7])<<56
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"holdfast/test/rig"
 )
 
-// restless is a daemon that never leaves its programs alone: it freezes each every few milliseconds, and every other time
-// takes all memory away and gives it back.
+// restless is a daemon that never leaves its programs alone: it freezes each every few milliseconds, and every other
+// time takes all memory away and gives it back.
 type restless struct {
 	l interface {
 		Accept() (*wire.Conn, error)
@@ -87,7 +87,8 @@ func awaitReturn(back chan *wire.Conn, pid uint32) *wire.Conn {
 		case c := <-back:
 			return c
 		case <-look.C:
-			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") Z ") {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil ||
+				strings.Contains(string(stat), ") Z ") {
 				return nil
 			}
 		}
@@ -172,7 +173,8 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 				return err
 			}
 			if f, ok := m.(*wire.Failed); ok {
-				if f.Code != wire.FailedCapture && f.Code != wire.FailedInside && f.Code != wire.FailedSync && !strings.Contains(f.Text, "ending") {
+				if f.Code != wire.FailedCapture && f.Code != wire.FailedInside && f.Code != wire.FailedSync &&
+					!strings.Contains(f.Text, "ending") {
 					return fmt.Errorf("FREEZE: %+v", f)
 				}
 				r.mu.Lock()
@@ -210,7 +212,8 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 					return errGone
 				}
 				for id, h := range allocs {
-					if c.Send(0, &wire.Map{ID: id, VA: h.a.VA, Size: h.a.Size, Device: h.a.Device, Access: 3}, h.fd) != nil {
+					if c.Send(0, &wire.Map{ID: id, VA: h.a.VA, Size: h.a.Size, Device: h.a.Device, Access: 3},
+						h.fd) != nil {
 						return errGone
 					}
 				}
@@ -256,11 +259,13 @@ func TestPrograms(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			d := listen(t, t.TempDir())
-			r := &restless{l: acceptor(d.accept), back: map[[16]byte]chan *wire.Conn{}, refused: map[string]int{}, caveats: map[string]bool{}}
+			r := &restless{l: acceptor(d.accept), back: map[[16]byte]chan *wire.Conn{}, refused: map[string]int{},
+				caveats: map[string]bool{}}
 			done := make(chan struct{})
 			go func() { r.serve(); close(done) }()
 			cmd := exec.CommandContext(t.Context(), rig.Program(t, name), args...)
-			cmd.Env = append(append(os.Environ(), env...), "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+d.dir)
+			cmd.Env = append(append(os.Environ(), env...), "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"),
+				"HOLDFAST_DIR="+d.dir)
 			timer := time.AfterFunc(6*patience, func() { cmd.Process.Kill() })
 			out, err := cmd.CombinedOutput()
 			timer.Stop()
