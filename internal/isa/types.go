@@ -43,8 +43,8 @@ func TypeName(t ptx.Type) string {
 
 var flagOf = map[string]Flag{
 	"ftz": Ftz, "sat": Sat, "satfinite": Satfinite, "approx": Approx, "full": Full, "cc": CC, "abs": Abs, "NaN": NaN,
-	"xorsign": XorSign, "relu": Relu, "uni": Uni, "sync": Sync, "aligned": Aligned, "to": To, "nc": Nc, "unified": Unified,
-	"noftz": Noftz,
+	"xorsign": XorSign, "relu": Relu, "uni": Uni, "sync": Sync, "aligned": Aligned, "to": To, "nc": Nc,
+	"unified": Unified, "noftz": Noftz,
 	"trans": Trans, "multicast::cluster": Multicast, "read": ReadOnly,
 	"oob": OOB, "scaled": Scaled, "noinc": Noinc,
 }
