@@ -21,7 +21,7 @@
 //	witness.go   proof that an instance is not idempotent; view.go, where one may be found
 //	bases.go     pointers that a launch may be moved by; recent.go, launches that were evaluated before
 //	explain.go   how a range was found, for people; condition.go, on what the verdict depends; inspect.go, for tests
-//	codec.go     summaries as bytes; check.go, what of them is accepted; cache.go, where they are kept
+//	codec.go     summaries as bytes; check.go, what of them is accepted
 //
 // Everything that is not understood makes it say less: an access without bounds,
 // a verdict "unknown". A wrong "idempotent" is the worst defect that this package can have.
