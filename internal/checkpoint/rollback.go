@@ -287,8 +287,7 @@ func (e *Env) goesOn(p *process.Program, flags uint32) error {
 func awaitArrival(p *process.Program, arrived <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	ended := process.End(ctx, p.Identity())
 	select {
 	case <-arrived:
 		return nil

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/procstat"
 )
 
 var targetOnce = sync.OnceValues(func() (string, error) {
@@ -194,7 +196,7 @@ func (tg *target) kill() {
 	if err != nil {
 		return
 	}
-	if s, err := readStat(procPath(tg.pid, "stat")); err != nil || s.ppid != os.Getpid() {
+	if s, err := procstat.Read(tg.pid); err != nil || s.Parent != os.Getpid() {
 		return
 	}
 	for _, p := range pids {
@@ -294,14 +296,14 @@ func TestCycle(t *testing.T) {
 			// A restored program can be dumped and restored again.
 			dir2 := filepath.Join(t.TempDir(), "criu")
 			dump(t, c, DumpOptions{PID: q.pid, Dir: dir2, LeaveStopped: true})
-			stopped, err := readStat(procPath(q.pid, "stat"))
-			for err == nil && stopped.state != 'T' { // the signal is sent, and takes effect before the program runs on
-				stopped, err = readStat(procPath(q.pid, "stat"))
+			stopped, err := procstat.Read(q.pid)
+			for err == nil && stopped.State != 'T' { // the signal is sent, and takes effect before the program runs on
+				stopped, err = procstat.Read(q.pid)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Resume(q.pid, stopped.start); err != nil {
+			if err := Resume(q.pid, stopped.Start); err != nil {
 				t.Fatal(err)
 			}
 			q.drain()
@@ -821,8 +823,8 @@ func TestKillRestore(t *testing.T) {
 		killed++
 		for _, it := range items {
 			syscall.Wait4(it.pid, nil, 0, nil)
-			if s, err := readStat(procPath(it.pid, "stat")); err == nil && s.ppid == os.Getpid() {
-				t.Errorf("process %d is left, state %c", it.pid, s.state)
+			if s, err := procstat.Read(it.pid); err == nil && s.Parent == os.Getpid() {
+				t.Errorf("process %d is left, state %c", it.pid, s.State)
 			}
 		}
 	}
@@ -856,8 +858,8 @@ func TestRestoredKilled(t *testing.T) {
 		if err == nil {
 			(&target{t: t, pid: pid}).kill()
 		}
-		if s, err := readStat(procPath(p.pid, "stat")); err == nil && s.ppid == os.Getpid() {
-			t.Errorf("process %d is left, state %c", p.pid, s.state)
+		if s, err := procstat.Read(p.pid); err == nil && s.Parent == os.Getpid() {
+			t.Errorf("process %d is left, state %c", p.pid, s.State)
 		}
 	}
 	restored(t, c, dir).tick()

@@ -424,8 +424,7 @@ func (d *Daemon) clearUp(p *process.Program) {
 func (d *Daemon) leaves(p *process.Program, arrived <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	ended := process.End(ctx, p.Identity())
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	for {
