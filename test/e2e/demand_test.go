@@ -168,13 +168,8 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 // can be restored when it is repaired.
 func TestRestoreOnDemandDamage(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 64")
-	r.tell("fill 5")
-	sum := r.tell("sum")
 	img := s.path("img")
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, _, sum := s.checkpointed(64, img)
 	s.ok("daemon", "stop", "--force")
 	chunks, err := filepath.Glob(filepath.Join(img, "chunks", "*", "*"))
 	if err != nil || len(chunks) == 0 {

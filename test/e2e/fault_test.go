@@ -193,14 +193,8 @@ func TestFaultCheckpoint(t *testing.T) {
 func TestFaultRestore(t *testing.T) {
 	s := newSite(t)
 	rng := newRand(t)
-	r := s.teller("teller")
-	r.tell("alloc 8")
-	r.tell("fill 6")
-	sum := r.tell("sum")
 	img := s.path("images/first")
-	pid := s.process("teller").PID
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, pid, sum := s.checkpointed(8, img)
 	s.ok("restore", img, "--detach")
 	usual := fastest(3, func(int) {
 		s.endProgram(pid)
@@ -345,14 +339,8 @@ func TestFaultProgram(t *testing.T) {
 // of the restore.
 func TestRestoreCutShort(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 2")
-	r.tell("fill 6")
-	sum := r.tell("sum")
 	img := s.path("images/first")
-	pid := s.process("teller").PID
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, pid, sum := s.checkpointed(2, img)
 	cut := 0
 	for i := range 10 {
 		s.endProgram(pid)

@@ -553,6 +553,19 @@ func (s *site) teller(name string) *teller {
 	return r
 }
 
+// checkpointed is a teller with so many MiB that ended with its checkpoint, its process ID, and the sum of its memory.
+func (s *site) checkpointed(mib int, img string) (r *teller, pid int, sum string) {
+	s.t.Helper()
+	r = s.teller("teller")
+	r.tell("alloc %d", mib)
+	r.tell("fill 6")
+	sum = r.tell("sum")
+	pid = s.process("teller").PID
+	s.ok("checkpoint", "teller", "-o", img)
+	r.wait()
+	return r, pid, sum
+}
+
 // tellerLater does not wait until it is ready.
 func (s *site) tellerLater(name string) *teller {
 	s.t.Helper()

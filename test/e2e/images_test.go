@@ -35,13 +35,8 @@ func imageFiles(t *testing.T, dir string) []string {
 // and named; nothing is brought back from such an image.
 func TestDamage(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 8")
-	r.tell("fill 3")
-	sum := r.tell("sum")
 	img := s.path("img")
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, _, sum := s.checkpointed(8, img)
 	s.ok("daemon", "stop", "--force") // so that a restore cannot be warm
 
 	seed := rand.Uint64()
