@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Regenerate every generated file in a copy of the tree and compare: what is committed must
-# be what the generators make.
+# be what the generators make. docs/cli is compared by cmd/holdfast's own test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -13,7 +13,7 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
 done | tar --null -cf - -T - | tar -xf - -C "$copy"
 mkdir -p "$copy/before"
 (cd "$copy" && find . -path ./before -prune -o -type f -print0 | xargs -0 sha256sum | sort -k2 >before/sums)
-(cd "$copy" && "$go" generate ./... && "$go" test ./cmd/holdfast -run '^TestReference$' -update >/dev/null)
+(cd "$copy" && "$go" generate ./...)
 (cd "$copy" && find . -path ./before -prune -o -type f -print0 | xargs -0 sha256sum | sort -k2 >before/after)
 if ! changed=$(diff "$copy/before/sums" "$copy/before/after"); then
 	echo 'check-generated: these files are not what their generators make; run make generate and commit:' >&2

@@ -134,7 +134,8 @@ provision() {
 #!/bin/sh
 # Runs the unpacked criu through its own loader and libraries. Written by scripts/criu.sh.
 here=\$(dirname "\$(readlink -f "\$0")")
-exec "\$here/root${loader#"$work/root"}" --argv0 criu --library-path "${libs#:}" "\$here/root${binary#"$work/root"}" "\$@"
+exec "\$here/root${loader#"$work/root"}" --argv0 criu --library-path "${libs#:}" \\
+	"\$here/root${binary#"$work/root"}" "\$@"
 WRAPPER
 	chmod 755 "$work/criu"
 	new_enough "$work/criu" || {

@@ -70,7 +70,8 @@ gpu=${1:-auto}
 pad=${HOLDFAST_DEMO_PAD:-$([ "$gpu" = native ] && echo 4096 || echo 64)}
 
 # How fast is this machine? A short run tells how many steps fill the time.
-"$hf" run --gpu="$gpu" --name measure -- "$train" --steps 200 --every 0 --step-log "$work/measure.steps" >"$work/measure.log"
+"$hf" run --gpu="$gpu" --name measure -- "$train" --steps 200 --every 0 --step-log "$work/measure.steps" \
+	>"$work/measure.log"
 steps=$(awk -v s="$seconds" 'NR == 20 { n = NR; t = $2 } END { r = (NR - n) * 1e9 / ($2 - t); v = int(r * s / 100) * 100
 	if (v < 500) v = 500; if (v > 5000000) v = 5000000; printf "%d", v }' "$work/measure.steps")
 every=$((steps / 10))
@@ -78,7 +79,8 @@ echo "GPU: $gpu.  Training: $steps steps, $pad MiB of padding."
 
 echo
 echo "== An uninterrupted run, for comparison"
-"$hf" run --gpu="$gpu" --name reference -- "$train" --steps "$steps" --every "$every" --pad "$pad" --out "$work/reference.bin" | tail -n 3
+"$hf" run --gpu="$gpu" --name reference -- "$train" --steps "$steps" --every "$every" --pad "$pad" \
+	--out "$work/reference.bin" | tail -n 3
 
 echo
 echo "== The same, checkpointed three times while it runs"
@@ -98,9 +100,12 @@ done
 reach $((steps * 7 / 10))
 # What the longest step was around each checkpoint, by the program's clock, and what a step takes otherwise.
 gap() {
-	awk -v from="$1" '$1 >= from && $1 < from + '$((steps / 6))' { if (p) { d = ($2 - p) / 1e6; if (d > m) m = d } p = $2 } END { printf "%.1f", m }' "$work/held.steps"
+	awk -v from="$1" -v n=$((steps / 6)) '
+		$1 >= from && $1 < from + n { if (p) { d = ($2 - p) / 1e6; if (d > m) m = d } p = $2 }
+		END { printf "%.1f", m }' "$work/held.steps"
 }
-usual=$(awk 'p { print ($2 - p) / 1e6 } { p = $2 }' "$work/held.steps" | sort -n | awk '{ v[NR] = $1 } END { printf "%.2f", v[int((NR + 1) / 2)] }')
+usual=$(awk 'p { print ($2 - p) / 1e6 } { p = $2 }' "$work/held.steps" | sort -n |
+	awk '{ v[NR] = $1 } END { printf "%.2f", v[int((NR + 1) / 2)] }')
 
 pid=$(held_pids | head -n 1)
 echo
@@ -124,7 +129,8 @@ tail -n 2 "$work/run.log"
 echo
 printf '%-12s %12s %14s %12s %12s %14s\n' checkpoint 'stall (ms)' 'data (ms)' 'drain (ms)' 'new chunks' 'longest step'
 for i in 1 2 3; do
-	printf '%-12s %12.1f %14.1f %12.1f %12s %11s ms\n' "$i ($(text mode "$work/$i.json"))" "$(number stall_ms "$work/$i.json")" \
+	printf '%-12s %12.1f %14.1f %12.1f %12s %11s ms\n' "$i ($(text mode "$work/$i.json"))" \
+		"$(number stall_ms "$work/$i.json")" \
 		"$(number data_stall_ms "$work/$i.json")" "$(number drain_ms "$work/$i.json")" \
 		"$(number chunks_new "$work/$i.json")/$(number chunks "$work/$i.json")" "$(gap "$(cat "$work/$i.before")")"
 done

@@ -96,7 +96,9 @@ done
 	if [ ${#failed[@]} = 0 ]; then
 		echo 'nothing failed'
 	else
-		for name in "${!failed[@]}"; do printf '%4d of %d  %s\n' "${failed[$name]}" "$rounds" "$name"; done | sort -k1,1nr -k4
+		for name in "${!failed[@]}"; do
+			printf '%4d of %d  %s\n' "${failed[$name]}" "$rounds" "$name"
+		done | sort -k1,1nr -k4
 	fi
 } | tee "$out/table.txt"
 [ ${#failed[@]} = 0 ]

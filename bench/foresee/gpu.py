@@ -1,9 +1,11 @@
 """Measures what holdfast foresees, on a GPU: see README.md. gpu.sh runs it.
 
-    python3 gpu.py --holdfast BIN --out DIR --work DIR --part launches|traces|cow|demand [--gpu soft] [--program 'NAME=COMMAND']…
+    python3 gpu.py --holdfast BIN --out DIR --work DIR --part launches|traces|cow|demand [--gpu soft]
+        [--program 'NAME=COMMAND']…
 
-A COMMAND may have {log} (its step log: "STEP END_NS [VALUE]" a line), {out} and {steps}. Every process that is started is
-ended by its own PID, whatever happens. Results are written as they come: what a limit cuts off does not take the rest along.
+A COMMAND may have {log} (its step log: "STEP END_NS [VALUE]" a line), {out} and {steps}. Every process that is started
+is ended by its own PID, whatever happens. Results are written as they come: what a limit cuts off does not take the
+rest along.
 """
 import argparse
 import collections
@@ -69,8 +71,9 @@ def lower_quartile(list_):
 
 
 def interval(groups):
-    """The median over groups of their medians, and the bootstrap's interval: 90 % of such medians are in it when as many groups are drawn with
-    replacement, and of each as many of its values. The same seed every time: the same values give the same interval."""
+    """The median over groups of their medians, and the bootstrap's interval: 90 % of such medians are in it when as
+    many groups are drawn with replacement, and of each as many of its values. The same seed every time: the same values
+    give the same interval."""
     draw = random.Random(1)
     again = lambda: median([median(draw.choices(g, k=len(g))) for g in draw.choices(groups, k=len(groups))])
     drawn = sorted(again() for _ in range(4000))
@@ -78,13 +81,16 @@ def interval(groups):
 
 
 def overhead(processes):
-    """What tracing costs, in percent, of the step times of blocks that took turns: of each pair of processes {"plain": blocks, "traced": blocks},
-    a block being a list of ms. A block is its median and two neighbours a ratio; then see interval."""
+    """What tracing costs, in percent, of the step times of blocks that took turns: of each pair of processes {"plain":
+    blocks, "traced": blocks}, a block being a list of ms. A block is its median and two neighbours a ratio; then see
+    interval."""
     ratios = [[100 * (median(t) / median(p) - 1) for p, t in zip(pair["plain"], pair["traced"])] for pair in processes]
     middle, low, high = interval(ratios)
     all_ = {how: [ms for pair in processes for b in pair[how] for ms in b] for how in ("plain", "traced")}
-    return {"plain_ms": median(all_["plain"]), "traced_ms": median(all_["traced"]), "pairs": len(processes), "blocks": sum(map(len, ratios)),
-            "overhead_percent": middle, "overhead_low": low, "overhead_high": high, "overhead_of_pairs": [median(r) for r in ratios]}
+    return {"plain_ms": median(all_["plain"]), "traced_ms": median(all_["traced"]), "pairs": len(processes),
+            "blocks": sum(map(len, ratios)),
+            "overhead_percent": middle, "overhead_low": low, "overhead_high": high,
+            "overhead_of_pairs": [median(r) for r in ratios]}
 
 
 def dead(pid):
@@ -215,8 +221,10 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
         self.programs = []
-        self.environment = {"PYTHONUNBUFFERED": "1", "CUPY_COMPILE_WITH_PTX": "1", "CUPY_CACHE_DIR": str(self.work / "cupy"),
-                            "TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"), "TRITON_CACHE_DIR": str(self.work / "triton"),
+        self.environment = {"PYTHONUNBUFFERED": "1", "CUPY_COMPILE_WITH_PTX": "1",
+                            "CUPY_CACHE_DIR": str(self.work / "cupy"),
+                            "TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"),
+                            "TRITON_CACHE_DIR": str(self.work / "triton"),
                             "XLA_FLAGS": f"--xla_dump_to={self.work / 'xla'}"}
         self.plain, self.python = {}, ""
         if args.gpu == "soft" and args.stub:  # the software GPU's own driver library, without holdfast between
@@ -262,7 +270,8 @@ class Bench:
 
     def holdfast(self, *argv, limit=300):
         try:
-            r = subprocess.run([self.args.holdfast, *argv, "--json"], capture_output=True, text=True, timeout=min(limit, max(5, self.left())))
+            r = subprocess.run([self.args.holdfast, *argv, "--json"], capture_output=True, text=True,
+                               timeout=min(limit, max(5, self.left())))
         except subprocess.TimeoutExpired:
             raise Failed(f"holdfast {' '.join(argv)}: not done in time") from None
         if r.returncode != 0:
@@ -281,7 +290,8 @@ class Bench:
     def memory(self):
         """Free and total bytes of the GPU, as its driver says."""
         try:
-            r = subprocess.run(["nvidia-smi", "--query-gpu=memory.free,memory.total", "--format=csv,noheader,nounits", "-i", "0"], capture_output=True, text=True, timeout=20)
+            r = subprocess.run(["nvidia-smi", "--query-gpu=memory.free,memory.total", "--format=csv,noheader,nounits",
+                                "-i", "0"], capture_output=True, text=True, timeout=20)
             free, total = (int(x) * 2**20 for x in r.stdout.split(","))
             return {"free": free, "total": total}
         except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -293,7 +303,8 @@ class Bench:
                 return subprocess.run(c, capture_output=True, text=True, timeout=60).stdout.strip()
             except (OSError, subprocess.TimeoutExpired):
                 return ""
-        return {"gpu": run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader") if self.args.gpu == "native" else "software GPU",
+        return {"gpu": run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+                if self.args.gpu == "native" else "software GPU",
                 "kernel": os.uname().release, "cpus": os.cpu_count(), "date": time.strftime("%Y-%m-%d"),
                 "python": self.python,
                 "holdfast": run(self.args.holdfast, "version")}
@@ -301,8 +312,11 @@ class Bench:
     def unable(self):
         """Why nothing can be measured here, or None."""
         if self.args.gpu == "soft":
-            return None if self.args.program or self.args.part == "launches" else "on the software GPU a program must be given (--program)"
-        r = subprocess.run([sys.executable, "-c", "import torch, triton; assert torch.cuda.is_available(), 'PyTorch sees no GPU'; print('PyTorch', torch.__version__, 'Triton', triton.__version__)"],
+            if self.args.program or self.args.part == "launches":
+                return None
+            return "on the software GPU a program must be given (--program)"
+        r = subprocess.run([sys.executable, "-c", "import torch, triton; assert torch.cuda.is_available(), 'PyTorch "
+                            "sees no GPU'; print('PyTorch', torch.__version__, 'Triton', triton.__version__)"],
                            capture_output=True, text=True)
         self.python = r.stdout.strip()
         if r.returncode != 0 and not self.args.program:
@@ -345,10 +359,12 @@ def chosen(bench, programs):
 # Part launches.
 
 def launches(bench):
-    """What recording adds to one launch: a program that does nothing else goes past the recorder and through it in turn."""
+    """What recording adds to one launch: a program that does nothing else goes past the recorder and through it in
+    turn."""
     a = bench.args
     exe = bench.work / "launches"
-    r = subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-o", str(exe), str(HERE / "launches.c"), "-ldl"], capture_output=True, text=True)
+    r = subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-o", str(exe), str(HERE / "launches.c"),
+                        "-ldl"], capture_output=True, text=True)
     if r.returncode != 0:
         bench.result["skipped"] = "launches.c cannot be compiled: " + r.stderr[-500:]
         return
@@ -356,7 +372,8 @@ def launches(bench):
     bench.result.update(rounds=rounds, nodes=nodes, processes=[])
     for _ in range(a.processes):
         bench.enough(5, "launches")
-        p = Program(bench, "launches", [str(exe), *map(str, (rounds, each, graphs, nodes))], "traced", trace=bench.work / "launches.trace")
+        p = Program(bench, "launches", [str(exe), *map(str, (rounds, each, graphs, nodes))], "traced",
+                    trace=bench.work / "launches.trace")
         with contextlib.suppress(subprocess.TimeoutExpired):
             p.proc.wait(min(60, bench.left()))
         lines = [l for l in p.text.read_text(errors="replace").splitlines() if l.startswith('{"launch"')]
@@ -364,15 +381,19 @@ def launches(bench):
         if p.proc.returncode != 0 or not lines:
             raise Failed(f"launches: {p.tail()}")
         times = json.loads(lines[0])
-        bench.result["processes"].append({what: {"plain_ns": median(t["plain_ns"]), "traced_ns": median(t["traced_ns"]), "added_ns": median([y - x for x, y in zip(t["plain_ns"], t["traced_ns"])])}
+        bench.result["processes"].append({what: {"plain_ns": median(t["plain_ns"]), "traced_ns": median(t["traced_ns"]),
+                                                 "added_ns": median([y - x for x, y in zip(t["plain_ns"],
+                                                     t["traced_ns"])])}
                                           for what, t in times.items()})
         bench.save()
     for what in ("launch", "graph"):
         of = {k: [p[what][k] for p in bench.result["processes"]] for k in ("plain_ns", "traced_ns", "added_ns")}
         share = [100 * x / y for x, y in zip(of["added_ns"], of["plain_ns"])]
-        bench.result[what] = {**{k: median(v) for k, v in of.items()}, "added_low_ns": min(of["added_ns"]), "added_high_ns": max(of["added_ns"]),
+        bench.result[what] = {**{k: median(v) for k, v in of.items()}, "added_low_ns": min(of["added_ns"]),
+                              "added_high_ns": max(of["added_ns"]),
                               "overhead_percent": median(share), "overhead_high": max(share)}
-        bench.say(f"a {what}: {median(of['plain_ns']):.0f} ns, recorded {median(of['added_ns']):+.0f} ns ({min(of['added_ns']):+.0f} to {max(of['added_ns']):+.0f}), {median(share):+.2f} %")
+        bench.say(f"a {what}: {median(of['plain_ns']):.0f} ns, recorded {median(of['added_ns']):+.0f} ns "
+                  f"({min(of['added_ns']):+.0f} to {max(of['added_ns']):+.0f}), {median(share):+.2f} %")
 
 
 # Part traces.
@@ -382,7 +403,8 @@ TRACED = ["resnet", "gpt2", "llama", "decode", "unet", "recurrent", "graph", "op
 
 def traces(bench):
     a = bench.args
-    programs = given(bench) or {n: own(n, "--log", "{log}", "--steps", "{steps}", *(["--layers", "8"] if n == "decode" else [])) for n in TRACED}
+    programs = given(bench) or {n: own(n, "--log", "{log}", "--steps", "{steps}",
+                                       *(["--layers", "8"] if n == "decode" else [])) for n in TRACED}
     programs = chosen(bench, programs)
     bench.result.update(pairs=a.pairs, blocks=a.blocks, steps=a.steps, skip=a.skip, programs=[])
     ready = warm(bench, programs) if not a.program else list(programs)
@@ -421,7 +443,8 @@ def warm(bench, programs):
                 ready.append(n)
                 bench.say(f"{n}: compiled")
             else:
-                bench.leave_out(f"{n}: " + (f"ended with {p.proc.returncode}: {p.tail()[-700:]}" if p.proc.poll() is not None else "not compiled in time"))
+                bench.leave_out(f"{n}: " + (f"ended with {p.proc.returncode}: {p.tail()[-700:]}"
+                                            if p.proc.poll() is not None else "not compiled in time"))
             p.kill()
         time.sleep(0.1)
     for n in waiting:
@@ -435,13 +458,15 @@ DRY = 0.02  # seconds in which what a program that was stopped has queued runs o
 
 def block_steps(a, pair):
     """How many steps a block has: fewer of a program whose steps are long, because pairs count, not steps."""
-    step = lower_quartile([ms for p in pair.values() for ms in gaps(p.rows()[-10:])]) / 1e3  # others were starting meanwhile
+    # others were starting meanwhile
+    step = lower_quartile([ms for p in pair.values() for ms in gaps(p.rows()[-10:])]) / 1e3
     return max(min(8, a.steps), min(a.steps, int(a.seconds / (2 * a.blocks * a.pairs * step)) - a.skip - 1))
 
 
 def alike(command):
-    """The command so that its processes differ as little as can be: on the same processors, leaving others to who records; with the same
-    addresses and, in Python, the same order of hashes. On a shared machine two processes of one program differ by tens of percent else."""
+    """The command so that its processes differ as little as can be: on the same processors, leaving others to who
+    records; with the same addresses and, in Python, the same order of hashes. On a shared machine two processes of one
+    program differ by tens of percent else."""
     cpus = sorted(os.sched_getaffinity(0))
     words = ["env", "PYTHONHASHSEED=0"]
     if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
@@ -452,13 +477,15 @@ def alike(command):
 
 
 def measure(bench, programs):
-    """Alternates between a plain and a traced process of each program, of several pairs of processes. All have begun and stand still (SIGSTOP) but
-    the one that is measured: so both of a pair see the same machine within a second, and what starting costs is paid once."""
+    """Alternates between a plain and a traced process of each program, of several pairs of processes. All have begun
+    and stand still (SIGSTOP) but the one that is measured: so both of a pair see the same machine within a second, and
+    what starting costs is paid once."""
     a, pairs, done = bench.args, {}, []
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
     trace = lambda n, i=0: bench.work / (f"{n}.trace" if i == 0 else f"{n}-{i}.trace")
     for n, command in programs.items():
-        pairs[n] = [{how: Program(bench, f"{n}-{how}-{i}", alike(command), how, env=environment, trace=trace(n, i)) for how in ("plain", "traced")} for i in range(a.pairs)]
+        pairs[n] = [{how: Program(bench, f"{n}-{how}-{i}", alike(command), how, env=environment, trace=trace(n, i))
+                     for how in ("plain", "traced")} for i in range(a.pairs)]
     every = lambda n: [p for pair in pairs[n] for p in pair.values()]
     for n in list(pairs):
         with bench.attempt(n):
@@ -501,12 +528,15 @@ def measure(bench, programs):
                 for p in every(n):
                     p.end()
             traced = pairs[n][0]["traced"]
-            r = {"program": n, "block_steps": steps, "step_times_ms": [{how: [" ".join(f"{ms:.3f}" for ms in b) for b in blocks[how]] for how in blocks} for blocks in processes],
+            r = {"program": n, "block_steps": steps,
+                 "step_times_ms": [{how: [" ".join(f"{ms:.3f}" for ms in b) for b in blocks[how]] for how in blocks}
+                                   for blocks in processes],
                  **overhead(processes), **told(traced), "traced_steps": len(traced.rows())}
             r.update(kernels(bench, trace(n)))
             bench.result["programs"].append(r)
             bench.save()
-            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % ({r['overhead_low']:+.2f} to {r['overhead_high']:+.2f}; pairs " +
+            bench.say(f"{n}: {r['plain_ms']:.3f} ms, traced {r['traced_ms']:.3f} ms, {r['overhead_percent']:+.2f} % "
+                      f"({r['overhead_low']:+.2f} to {r['overhead_high']:+.2f}; pairs " +
                       ", ".join(f"{o:+.2f}" for o in r["overhead_of_pairs"]) + ")")
             done.append((n, trace(n)))
     return done
@@ -518,7 +548,8 @@ def told(p):
         if line.startswith("{") and '"traced"' in line:
             with contextlib.suppress(ValueError):
                 t = json.loads(line)
-                return {"trace_bytes": t["bytes"], "launches": t["launches"], "graph_launches": t["graph_launches"], "waits": t["waits"]}
+                return {"trace_bytes": t["bytes"], "launches": t["launches"], "graph_launches": t["graph_launches"],
+                        "waits": t["waits"]}
     return {"trace_failed": p.tail()[-500:]}
 
 
@@ -529,7 +560,8 @@ def kernels(bench, trace):
         return {"kernels_failed": str(e)[-500:]}
     ks = list_["kernels"] or []
     return {"kernels": len(ks), "kernels_with_ptx": sum(bool(k.get("ptx")) for k in ks),
-            "launches_with_ptx": sum(k["launches"] for k in ks if k.get("ptx")), "trace_ended_early": list_["ended_early"]}
+            "launches_with_ptx": sum(k["launches"] for k in ks if k.get("ptx")),
+            "trace_ended_early": list_["ended_early"]}
 
 
 def pack(bench, kept):
@@ -618,8 +650,8 @@ def around(p, action, settle):
     called = len(p.rows())
     rows = p.reach(called + settle, 120)
     steps = list(zip((r[1] for r in rows[n - 1:]), (r[1] for r in rows[n:])))  # beginning and end of each since
-    # Both clocks are CLOCK_MONOTONIC. The stall began after all that stands before it in the list of what was done, and was over before
-    # drain and commit: the longest step in between is the one that stood still.
+    # Both clocks are CLOCK_MONOTONIC. The stall began after all that stands before it in the list of what was done, and
+    # was over before drain and commit: the longest step in between is the one that stood still.
     before_stall = after_stall = 0.0
     begun = False
     for t in res["steps"]:
@@ -628,28 +660,35 @@ def around(p, action, settle):
             before_stall += t["ms"]
         elif t["name"] in ("drain", "commit"):
             after_stall += t["ms"]
-    near = [i for i, (b, e) in enumerate(steps) if e > start + before_stall * 1e6 and b < end - after_stall * 1e6] or [0]
+    near = [i for i, (b, e) in enumerate(steps) if e > start + before_stall * 1e6 and
+            b < end - after_stall * 1e6] or [0]
     ms = [(e - b) / 1e6 for b, e in steps]
     stalled = max(near, key=ms.__getitem__)
     drained = steps[stalled][1] + res["drain_ms"] * 1e6
     drain = [ms[i] for i in range(stalled + 1, len(steps)) if steps[i][0] < drained]
     after = [ms[i] for i in range(stalled + 1, len(steps)) if steps[i][0] > end]
     usual = median(base) or 0
-    return res, {"step_ms": usual, "step_spread_ms": [min(base), max(base)] if base else None, "stalled_step_ms": ms[stalled], "stall_seen_ms": ms[stalled] - usual,
-                 "worst_step_ms": max(ms), "steps_in_drain": len(drain), "step_in_drain_ms": median(drain), "worst_in_drain_ms": max(drain) if drain else None,
-                 "steps_in_drain_ms": drain[:100], "lost_in_drain_ms": sum(drain) - usual * len(drain), "step_after_ms": median(after), "call_ms": (end - start) / 1e6}
+    return res, {"step_ms": usual, "step_spread_ms": [min(base), max(base)] if base else None,
+                 "stalled_step_ms": ms[stalled], "stall_seen_ms": ms[stalled] - usual,
+                 "worst_step_ms": max(ms), "steps_in_drain": len(drain), "step_in_drain_ms": median(drain),
+                 "worst_in_drain_ms": max(drain) if drain else None,
+                 "steps_in_drain_ms": drain[:100], "lost_in_drain_ms": sum(drain) - usual * len(drain),
+                 "step_after_ms": median(after), "call_ms": (end - start) / 1e6}
 
 
-SHOTS = {"cow-gpu": ["--gpu-only", "--mode", "cow"], "recopy-gpu": ["--gpu-only", "--mode", "recopy"], "stop-gpu": ["--gpu-only", "--mode", "stop"],
+SHOTS = {"cow-gpu": ["--gpu-only", "--mode", "cow"], "recopy-gpu": ["--gpu-only", "--mode", "recopy"],
+         "stop-gpu": ["--gpu-only", "--mode", "stop"],
          "stage-gpu": ["--gpu-only", "--mode", "stage"], "auto-gpu": ["--gpu-only", "--mode", "auto"],
-         "cow": ["--leave-running", "--mode", "cow"], "recopy": ["--leave-running", "--mode", "recopy"], "stop": ["--leave-running", "--mode", "stop"]}
+         "cow": ["--leave-running", "--mode", "cow"], "recopy": ["--leave-running", "--mode", "recopy"],
+         "stop": ["--leave-running", "--mode", "stop"]}
 
 
 def cow_programs(bench):
     if bench.args.program:
         return given(bench)
     large = ["--log", "{log}", "--layers", str(bench.args.layers)]
-    return {"train-triton": own("train", "--gemm", "triton", *large), "train-library": own("train", "--gemm", "aten", *large), "train-eager": own("train", "--eager", *large)}
+    return {"train-triton": own("train", "--gemm", "triton", *large), "train-library": own("train", "--gemm", "aten",
+            *large), "train-eager": own("train", "--eager", *large)}
 
 
 def cow(bench):
@@ -676,12 +715,14 @@ def cow(bench):
         if a.program:
             name, command = next(iter(given(bench).items()))
         else:
-            name, command = "train", own("train", "--layers", "4", "--width", "1024", "--steps", "{steps}", "--log", "{log}", "--out", "{out}")
+            name, command = "train", own("train", "--layers", "4", "--width", "1024", "--steps", "{steps}", "--log",
+                                         "{log}", "--out", "{out}")
         verify(bench, name, command)
 
 
 def precompile(bench, name, command):
-    """Compiles with all processors, on one layer: the kernels are the same. What holds has no pool of compilers beside it."""
+    """Compiles with all processors, on one layer: the kernels are the same. What holds has no pool of compilers beside
+    it."""
     small = [*command, "--layers", "1", "--steps", "9"]
     p = Program(bench, f"warm-{name}", small, "plain", env={"TORCHINDUCTOR_COMPILE_THREADS": str(os.cpu_count() or 4)})
     try:
@@ -707,7 +748,8 @@ def checkpoints(bench, name, command, r, restore):
         r["ballast"] = "none: a program was given, whose memory is what it is"
     p.reach(len(p.rows()) + a.settle, 60)
     info = p.itself() or {}
-    r.update(resident_bytes=info.get("resident_bytes"), allocations=info.get("allocations"), caveats=info.get("caveats"), gpu_memory=bench.memory())
+    r.update(resident_bytes=info.get("resident_bytes"), allocations=info.get("allocations"),
+             caveats=info.get("caveats"), gpu_memory=bench.memory())
     bench.say(f"{name}: resident {(info.get('resident_bytes') or 0) / 2**30:.2f} GiB, GPU memory {r['gpu_memory']}")
     shots = a.shots.split(",")
     room(bench)
@@ -717,12 +759,16 @@ def checkpoints(bench, name, command, r, restore):
         with bench.attempt(f"{name} {shot}"):
             bench.enough(3 if a.program else 25, shot)
             images.mkdir(exist_ok=True)
-            res, seen = around(p, lambda: bench.holdfast("checkpoint", name, "-o", str(images / shot), *SHOTS[shot]), a.settle)
+            res, seen = around(p, lambda: bench.holdfast("checkpoint", name, "-o", str(images / shot), *SHOTS[shot]),
+                               a.settle)
             r["checkpoints"].append({"shot": shot, **res, "seen": seen, "gpu_memory": bench.memory()})
             bench.save()
-            bench.say(f"{name} {shot}: mode {res['mode']}, stall {res['stall_ms']:.1f} ms (data {res['data_stall_ms']:.1f}), seen {seen['stall_seen_ms']:.1f}, drain {res['drain_ms']:.0f} ms,"
-                      f" step {seen['step_ms']:.1f} → {seen['step_in_drain_ms'] or 0:.1f} ({seen['steps_in_drain']}) → {seen['step_after_ms'] or 0:.1f} ms, waits {res['waits']} ({res['waited_ms']:.0f} ms),"
-                      f" aside {res['chunks_aside']}, mispredictions {res['mispredictions']} {res.get('warnings') or ''}")
+            bench.say(f"{name} {shot}: mode {res['mode']}, stall {res['stall_ms']:.1f} ms (data "
+                      f"{res['data_stall_ms']:.1f}), seen {seen['stall_seen_ms']:.1f}, drain {res['drain_ms']:.0f} ms,"
+                      f" step {seen['step_ms']:.1f} → {seen['step_in_drain_ms'] or 0:.1f} ({seen['steps_in_drain']}) → "
+                      f"{seen['step_after_ms'] or 0:.1f} ms, waits {res['waits']} ({res['waited_ms']:.0f} ms),"
+                      f" aside {res['chunks_aside']}, mispredictions {res['mispredictions']} "
+                      f"{res.get('warnings') or ''}")
         if shot != shots[-1]:
             chunks_gone(images)  # room for the next: all of it changes from step to step
     full = images / shots[-1]
@@ -762,8 +808,9 @@ def restored(bench, p, image, kind, want, drop=False):
     p.pid, p.how = res["pid"], "restored"
     bench.programs.append(p)
     try:
-        # The clock of the restored program goes on from the dump: the time is taken here, when its lines appear. The work of the step that
-        # was under way had ended before the dump: its line comes at once. The step after it is the first that runs after the restore.
+        # The clock of the restored program goes on from the dump: the time is taken here, when its lines appear. The
+        # work of the step that was under way had ended before the dump: its line comes at once. The step after it is
+        # the first that runs after the restore.
         seen = []
         while len(seen) < 2:
             size = p.log.stat().st_size
@@ -772,9 +819,13 @@ def restored(bench, p, image, kind, want, drop=False):
                 if time.monotonic() > start + 120 or dead(p.pid):
                     raise Failed(f"no step after the restore: {bench.daemon_log()[said:][-1500:]}")
                 time.sleep(0.0005)
-        left = next((x.get("missing_bytes", 0) for x in bench.holdfast("ps") if x["pid"] == p.pid), None) if kind == "on demand" else None
-        one = {"kind": kind, "missing_at_first_step": left, "from": "disk" if drop else "memory", "source": res["source"], "bytes": res["bytes"], "bytes_filled": res["bytes_filled"], "missing": res["missing"],
-               "total_ms": res["total_ms"], "call_ms": call, "first_line_ms": seen[0], "first_step_ms": seen[1], "steps": res["steps"]}
+        left = next((x.get("missing_bytes", 0) for x in bench.holdfast("ps") if x["pid"] == p.pid),
+                    None) if kind == "on demand" else None
+        one = {"kind": kind, "missing_at_first_step": left, "from": "disk" if drop else "memory",
+               "source": res["source"], "bytes": res["bytes"], "bytes_filled": res["bytes_filled"],
+               "missing": res["missing"],
+               "total_ms": res["total_ms"], "call_ms": call, "first_line_ms": seen[0], "first_step_ms": seen[1],
+               "steps": res["steps"]}
         if kind == "on demand":
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
@@ -794,7 +845,8 @@ def restored(bench, p, image, kind, want, drop=False):
         if want:
             both = [(want[s], v) for s, _, v in after if s in want]
             one["compared"], one["identical"] = len(both), sum(x == y for x, y in both)
-        bench.say(f"{p.name} restore {kind} ({one['from']}): program runs after {call:.0f} ms, first line {seen[0]:.0f} ms, first step {seen[1]:.0f} ms"
+        bench.say(f"{p.name} restore {kind} ({one['from']}): program runs after {call:.0f} ms, first line "
+                  f"{seen[0]:.0f} ms, first step {seen[1]:.0f} ms"
                   + (f", {left / 1e9:.1f} GB missing then, {one.get('fill', '')}" if left is not None else "")
                   + (f", {one['identical']} of {one['compared']} steps identical" if want else ""))
         return one
@@ -819,12 +871,14 @@ def verify(bench, name, command):
         f.unlink(missing_ok=True)
     steps = str(a.verify_steps)
     if not a.program:
-        precompiled = Program(bench, "warm-verify", command, "plain", {"steps": "9"}, {"TORCHINDUCTOR_COMPILE_THREADS": str(os.cpu_count() or 4)})
+        precompiled = Program(bench, "warm-verify", command, "plain", {"steps": "9"},
+                              {"TORCHINDUCTOR_COMPILE_THREADS": str(os.cpu_count() or 4)})
         with contextlib.suppress(subprocess.TimeoutExpired):
             precompiled.proc.wait(max(1, bench.left() - 30))
         precompiled.kill()
     env = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    ref = Program(bench, "reference", command, "held" if a.gpu == "soft" else "plain", {"steps": steps, "out": str(outs["reference"])}, env)
+    ref = Program(bench, "reference", command, "held" if a.gpu == "soft" else "plain",
+                  {"steps": steps, "out": str(outs["reference"])}, env)
     p = Program(bench, "verified", command, "held", {"steps": steps, "out": str(outs["held"])}, env)
     p.reach(a.warm, 120)
     p.itself()
@@ -848,7 +902,8 @@ def verify(bench, name, command):
     if not all(f.exists() for f in outs.values()):
         raise Failed(f"no result of {' and '.join(k for k, f in outs.items() if not f.exists())}")
     reference, held = (outs[k].read_bytes() for k in ("reference", "held"))
-    bench.result["verify"] = {"program": name, "steps": a.verify_steps, "mode": res["mode"], "mispredictions": res["mispredictions"], "bytes": res["bytes"], "source": back["source"],
+    bench.result["verify"] = {"program": name, "steps": a.verify_steps, "mode": res["mode"],
+                              "mispredictions": res["mispredictions"], "bytes": res["bytes"], "source": back["source"],
                               "identical": reference == held, "result_bytes": len(reference)}
     bench.say(f"verify: the results of the restored run are {'identical' if reference == held else 'DIFFERENT'}")
     chunks_gone(image.parent)
@@ -856,7 +911,8 @@ def verify(bench, name, command):
 
 
 def demand(bench):
-    """Programs that generate: cold restores that wait for all, and restores on demand. (Those of training stand in the part cow, of its images.)"""
+    """Programs that generate: cold restores that wait for all, and restores on demand. (Those of training stand in the
+    part cow, of its images.)"""
     a = bench.args
     bench.result["programs"] = []
     base = own("decode", "--layers", "32", "--log", "{log}", "--pool-gib", str(a.pool_gib))
@@ -883,14 +939,16 @@ def demand(bench):
             except Failed as e:
                 bench.leave_out(f"{name}: an image with an order: {e}")
                 res = bench.holdfast(*shot, "auto")
-            r["checkpoint"] = {k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms", "bytes", "chunks", "chunks_zero", "host_bytes", "waits", "mispredictions")}
+            r["checkpoint"] = {k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms", "bytes",
+                                                   "chunks", "chunks_zero", "host_bytes", "waits", "mispredictions")}
             runs = json.loads((images / "1" / "manifest.json").read_text())["manifest"].get("order", [])
             r["order"] = {"runs": len(runs), "bytes": sum(x["count"] for x in runs) * CHUNK}
             with contextlib.suppress(Failed):
                 p.reach(len(p.rows()) + SERIES, 60)
             want = {n: v for n, _, v in p.rows() if v}
             p.kill()
-            bench.say(f"{name}: image of {res['bytes'] / 2**30:.1f} GiB, mode {res['mode']}, {r['order']['bytes'] / 2**30:.1f} GiB of it in order ({len(runs)} runs)")
+            bench.say(f"{name}: image of {res['bytes'] / 2**30:.1f} GiB, mode {res['mode']}, "
+                      f"{r['order']['bytes'] / 2**30:.1f} GiB of it in order ({len(runs)} runs)")
             for i in range(a.restores):
                 for kind in ("whole", "on demand") if i % 2 == 0 else ("on demand", "whole"):
                     with bench.attempt(f"{name}: restore {kind}"):
@@ -942,19 +1000,23 @@ def from_disk(bench, p, image, want, r):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--holdfast", required=True)
-    p.add_argument("--verdicts", help="traces: the command of the folder verdicts; without it the traces are not evaluated")
+    p.add_argument("--verdicts", help="traces: the command of the folder verdicts; without it the traces are not "
+                   "evaluated")
     p.add_argument("--out", required=True)
     p.add_argument("--work", required=True)
     p.add_argument("--images", help="directory for images (that of --work)")
     p.add_argument("--part", required=True, choices=["launches", "traces", "cow", "demand"])
     p.add_argument("--gpu", default="native", choices=["native", "soft"])
-    p.add_argument("--stub", help="directory of the software GPU's libcuda.so.1, for programs that run without holdfast")
+    p.add_argument("--stub", help="directory of the software GPU's libcuda.so.1, for programs that run without "
+                   "holdfast")
     p.add_argument("--program", action="append", default=[], help="NAME=COMMAND instead of the programs of the part")
     p.add_argument("--budget", type=float, default=540, help="seconds; nothing is begun that may not end by then")
-    p.add_argument("--only", default="", metavar="NAMES", help="of the programs of the part only these, with commas between")
+    p.add_argument("--only", default="", metavar="NAMES",
+                   help="of the programs of the part only these, with commas between")
     p.add_argument("--processes", type=int, default=10, help="launches: how many")
     p.add_argument("--pairs", type=int, default=3, help="traces: of processes of each program")
-    p.add_argument("--blocks", type=int, default=8, help="traces: measured of a pair of processes at most, plain and traced in turn")
+    p.add_argument("--blocks", type=int, default=8,
+                   help="traces: measured of a pair of processes at most, plain and traced in turn")
     p.add_argument("--steps", type=int, default=20, help="traces: steps of a block at most")
     p.add_argument("--skip", type=int, default=3, help="traces: steps of a block before those that count")
     p.add_argument("--seconds", type=float, default=12, help="traces: for the blocks of one program")
@@ -962,10 +1024,12 @@ def main():
     p.add_argument("--warm", type=int, default=30, help="steps before anything is measured")
     p.add_argument("--at-once", type=int, default=3, help="traces: programs that are started together")
     p.add_argument("--layers", type=int, default=18, help="cow: of the training program; 18 make about 70 GB")
-    p.add_argument("--shots", default="cow-gpu,recopy-gpu,stop-gpu,cow", help="cow: checkpoints in order; the last is restored: " + ", ".join(SHOTS))
+    p.add_argument("--shots", default="cow-gpu,recopy-gpu,stop-gpu,cow",
+                   help="cow: checkpoints in order; the last is restored: " + ", ".join(SHOTS))
     p.add_argument("--restores", type=int, default=2, help="of each kind, of an image in memory")
     p.add_argument("--verify-steps", type=int, default=600)
-    p.add_argument("--pool-gib", type=float, default=24, help="demand: caches of other sequences beside the 16 GB of weights")
+    p.add_argument("--pool-gib", type=float, default=24,
+                   help="demand: caches of other sequences beside the 16 GB of weights")
     p.add_argument("--disk", help="demand: a directory on a disk, for restores from there")
     args = p.parse_args()
     os.environ.setdefault("HOLDFAST_DIR", str(pathlib.Path(args.work) / "run"))

@@ -1,11 +1,13 @@
 /*
- * What recording adds to a launch, in one process: nothing but launches of an empty kernel, and of a graph of such kernels; batches that are
- * recorded and batches that go past the recorder to the driver take turns. The queue never fills up: each batch is waited for outside of its time.
+ * What recording adds to a launch, in one process: nothing but launches of an empty kernel, and of a graph of such
+ * kernels; batches that are recorded and batches that go past the recorder to the driver take turns. The queue never
+ * fills up: each batch is waited for outside of its time.
  *
- *	holdfast trace -o FILE -- launches ROUNDS LAUNCHES GRAPHS NODES	(launches and graph launches of a batch; kernels of the graph)
+ *	holdfast trace -o FILE -- launches ROUNDS LAUNCHES GRAPHS NODES
+ *		(launches and graph launches of a batch; kernels of the graph)
  *
- * Prints {"launch": {"plain_ns": [...], "traced_ns": [...]}, "graph": {...}}: of each batch the mean time of one call. The thread stays on one
- * processor.
+ * Prints {"launch": {"plain_ns": [...], "traced_ns": [...]}, "graph": {...}}: of each batch the mean
+ * time of one call. The thread stays on one processor.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +22,8 @@
 /* Ten parameters, pointers and numbers, as a small kernel of torch.compile has. */
 static const char text[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
-	".visible .entry nothing(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u32 f, .param .u32 g, .param .u32 h, .param .u32 i, .param .u32 j)\n"
+	".visible .entry nothing(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u32 "
+	"f, .param .u32 g, .param .u32 h, .param .u32 i, .param .u32 j)\n"
 	"{ ret; }\n";
 
 static void *driver;
@@ -68,7 +71,8 @@ static void *past_holdfast(const char *name)
 		glibc_dlsym = dlvsym(libc, "dlsym", "GLIBC_2.2.5");
 	void *p = glibc_dlsym ? glibc_dlsym(driver, name) : NULL;
 	if (!p || p == symbol(name)) {
-		fprintf(stderr, "launches: there is nothing between this program and the driver: run it under holdfast trace\n");
+		fprintf(stderr, "launches: there is nothing between this program and the driver: run it under holdfast "
+			"trace\n");
 		exit(1);
 	}
 	return p;
@@ -103,7 +107,8 @@ int main(int argc, char **argv)
 
 	cpu_set_t set;
 	sched_getaffinity(0, sizeof set, &set);
-	for (int i = CPU_SETSIZE - 1, last = 0; i >= 0; i--) { /* the last processor that we may use: the first ones have interrupts */
+	/* the last processor that we may use: the first ones have interrupts */
+	for (int i = CPU_SETSIZE - 1, last = 0; i >= 0; i--) {
 		if (CPU_ISSET(i, &set) && last++)
 			CPU_CLR(i, &set);
 	}
@@ -112,8 +117,10 @@ int main(int argc, char **argv)
 	CUdeviceptr at = p;
 	uint32_t n = 4096;
 	void *args[] = { &at, &p, &p, &p, &p, &n, &n, &n, &n, &n };
-	__typeof__(&cuLaunchKernel) launch[2] = { (__typeof__(launch[0]))past_holdfast("cuLaunchKernel"), (__typeof__(launch[0]))symbol("cuLaunchKernel") };
-	__typeof__(&cuGraphLaunch) launch_graph[2] = { (__typeof__(launch_graph[0]))past_holdfast("cuGraphLaunch"), (__typeof__(launch_graph[0]))symbol("cuGraphLaunch") };
+	__typeof__(&cuLaunchKernel) launch[2] = { (__typeof__(launch[0]))past_holdfast("cuLaunchKernel"),
+		(__typeof__(launch[0]))symbol("cuLaunchKernel") };
+	__typeof__(&cuGraphLaunch) launch_graph[2] = { (__typeof__(launch_graph[0]))past_holdfast("cuGraphLaunch"),
+		(__typeof__(launch_graph[0]))symbol("cuGraphLaunch") };
 
 	CUgraph g;
 	CUgraphExec exec;

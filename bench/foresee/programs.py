@@ -4,8 +4,8 @@
 
 Each works for ever (or --steps), and appends one line a step to --log:
     STEP END_NS VALUE
-END_NS is CLOCK_MONOTONIC after the device has finished the step; VALUE is a loss, a checksum or a token with all its bits.
-SIGTERM ends a program between two steps. --device cpu --tiny --eager checks shapes where there is no GPU.
+END_NS is CLOCK_MONOTONIC after the device has finished the step; VALUE is a loss, a checksum or a token with all its
+bits. SIGTERM ends a program between two steps. --device cpu --tiny --eager checks shapes where there is no GPU.
 """
 import argparse
 import hashlib
@@ -34,7 +34,8 @@ def arguments():
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true", help="sizes for a look at the shapes")
     p.add_argument("--eager", action="store_true", help="without torch.compile")
-    p.add_argument("--gemm", choices=["aten", "triton"], default="aten", help="who multiplies matrices in compiled code: libraries, or kernels of Triton")
+    p.add_argument("--gemm", choices=["aten", "triton"], default="aten",
+                   help="who multiplies matrices in compiled code: libraries, or kernels of Triton")
     p.add_argument("--layers", type=int, default=18, help="of train and decode")
     p.add_argument("--width", type=int, default=4096)
     p.add_argument("--pool-gib", type=float, default=0, help="decode: caches of other sequences")
@@ -88,7 +89,8 @@ def autocast(a):
 
 
 def attention(q, k, v):
-    """Causal, of (batch, heads, length, width), in operations that compile to kernels of their own instead of a library's."""
+    """Causal, of (batch, heads, length, width), in operations that compile to kernels of their own instead of a
+    library's."""
     n = q.shape[-2]
     s = (q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5
     s = s.masked_fill(torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1), float("-inf"))
@@ -170,7 +172,8 @@ def mobilenet(a):
     Block = inverted(a)
     size, batch = (32, 2) if a.tiny else (192, 96)
     body, cin = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()], 32
-    for cout, n, stride in [(24, 2, 2), (32, 1, 1)] if a.tiny else [(24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2)]:
+    for cout, n, stride in [(24, 2, 2), (32, 1, 1)] if a.tiny else [(24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1),
+            (160, 3, 2)]:
         for j in range(n):
             body.append(Block(cin, cout, stride if j == 0 else 1))
             cin = cout
@@ -237,14 +240,16 @@ def llama_block(width, heads, kv, ffn):
             d = width // heads
             self.n1, self.n2 = Norm(), Norm()
             lin = lambda i, o: nn.Linear(i, o, bias=False)
-            self.q, self.k, self.v, self.o = lin(width, width), lin(width, kv * d), lin(width, kv * d), lin(width, width)
+            self.q, self.k, self.v, self.o = lin(width, width), lin(width, kv * d), lin(width, kv * d), lin(width,
+                    width)
             self.gate, self.up, self.down = lin(width, ffn), lin(width, ffn), lin(ffn, width)
 
         def forward(self, x, cos, sin):
             b, n, _ = x.shape
             h = self.n1(x)
             split = lambda t, m: t.view(b, n, m, width // heads).transpose(1, 2)
-            q, k, v = rotate(split(self.q(h), heads), cos, sin), rotate(split(self.k(h), kv), cos, sin), split(self.v(h), kv)
+            q, k, v = rotate(split(self.q(h), heads), cos, sin), rotate(split(self.k(h), kv), cos,
+                    sin), split(self.v(h), kv)
             if kv != heads:
                 k, v = k.repeat_interleave(heads // kv, 1), v.repeat_interleave(heads // kv, 1)
             x = x + self.o(attention(q, k, v).transpose(1, 2).reshape(b, n, width))
@@ -268,7 +273,8 @@ def angles(positions, d):
 @program
 def llama(a):
     setup(a)
-    layers, width, heads, kv, ffn, vocabulary, length, batch = (2, 32, 4, 2, 64, 100, 8, 2) if a.tiny else (10, 1024, 16, 4, 2816, 32000, 512, 8)
+    layers, width, heads, kv, ffn, vocabulary, length, batch = (2, 32, 4, 2, 64, 100, 8, 2) if a.tiny else (10, 1024,
+            16, 4, 2816, 32000, 512, 8)
     Norm, Block = llama_block(width, heads, kv, ffn)
 
     class Llama(nn.Module):
@@ -288,16 +294,20 @@ def llama(a):
 
 @program
 def decode(a):
-    """A llama of 8 billion weights (32 layers, 4096) that generates, one token at a time. Matrix times vector is written as multiply and
-    sum, which compiles to kernels with PTX; --eager multiplies with a library. What goes with a position is copied from pinned memory of
-    the host in each step, as servers do. Other sequences have their caches in the same pool."""
+    """A llama of 8 billion weights (32 layers, 4096) that generates, one token at a time. Matrix times vector is
+    written as multiply and sum, which compiles to kernels with PTX; --eager multiplies with a library. What goes with a
+    position is copied from pinned memory of the host in each step, as servers do. Other sequences have their caches in
+    the same pool."""
     setup(a)
-    layers, width, heads, kv, ffn, vocabulary, length = (2, 32, 4, 2, 64, 100, 16) if a.tiny else (a.layers, a.width, 32, 8, 14336, 128256, 2048)
+    layers, width, heads, kv, ffn, vocabulary, length = (2, 32, 4, 2, 64, 100, 16) if a.tiny else (a.layers, a.width,
+            32, 8, 14336, 128256, 2048)
     d = width // heads
     kind = torch.float32 if a.device == "cpu" else torch.bfloat16
     w = lambda *s: torch.empty(*s, device=a.device, dtype=kind).normal_(0, 0.02)
-    blocks = [dict(q=w(width, width), k=w(kv * d, width), v=w(kv * d, width), o=w(width, width), gate=w(ffn, width), up=w(ffn, width), down=w(width, ffn),
-                   n1=torch.ones(width, device=a.device, dtype=kind), n2=torch.ones(width, device=a.device, dtype=kind)) for _ in range(layers)]
+    blocks = [dict(q=w(width, width), k=w(kv * d, width), v=w(kv * d, width), o=w(width, width), gate=w(ffn, width),
+                   up=w(ffn, width), down=w(width, ffn),
+                   n1=torch.ones(width, device=a.device, dtype=kind), n2=torch.ones(width, device=a.device, dtype=kind))
+                   for _ in range(layers)]
     wte, head, norm = w(vocabulary, width), w(vocabulary, width), torch.ones(width, device=a.device, dtype=kind)
     caches = [torch.zeros(2, kv, length, d, device=a.device, dtype=kind) for _ in range(layers)]
     others = [torch.empty(2**30, dtype=torch.uint8, device=a.device).random_(0, 256) for _ in range(int(a.pool_gib))]
@@ -381,7 +391,8 @@ def unet(a):
             pairs = list(zip((widths[0],) + widths[:-1], widths))
             self.down = nn.ModuleList(Res(i, o) for i, o in pairs)
             self.pool = nn.ModuleList(nn.Conv2d(o, o, 3, 2, 1) for _, o in pairs)
-            self.mid, self.attend, self.mid2 = Res(widths[-1], widths[-1]), Attend(widths[-1]), Res(widths[-1], widths[-1])
+            self.mid, self.attend, self.mid2 = Res(widths[-1], widths[-1]), Attend(widths[-1]), Res(widths[-1],
+                    widths[-1])
             self.up = nn.ModuleList(Res(2 * o, i) for i, o in reversed(pairs))
 
         def forward(self, x, t):
@@ -487,10 +498,12 @@ def graph(a):
             return self.head(x)
 
     x = [torch.randn(nodes, width, device=a.device)]
-    src, dst = [torch.randint(0, nodes, (edges,), device=a.device)], [torch.randint(0, nodes, (edges,), device=a.device)]
+    src, dst = [torch.randint(0, nodes, (edges,), device=a.device)], [torch.randint(0, nodes, (edges,),
+            device=a.device)]
     y = [torch.randint(0, classes, (nodes,), device=a.device)]
     model = Net().to(a.device)
-    return training(a, model, lambda model, x, src, dst, y: F.cross_entropy(model(x, src, dst), y), (x, src, dst, y), torch.optim.Adagrad(model.parameters(), lr=1e-2))
+    return training(a, model, lambda model, x, src, dst, y: F.cross_entropy(model(x, src, dst), y), (x, src, dst, y),
+                    torch.optim.Adagrad(model.parameters(), lr=1e-2))
 
 
 # Optimizers: each compiled as a whole.
@@ -498,10 +511,13 @@ def graph(a):
 @program
 def optimizers(a):
     setup(a)
-    shapes = [(8, 8), (8,), (16, 3)] if a.tiny else [(1024, 1024), (1024,), (4096, 1024), (1024, 4096), (333,), (257, 129)] * 2
+    shapes = [(8, 8), (8,), (16, 3)] if a.tiny else [(1024, 1024), (1024,), (4096, 1024), (1024, 4096), (333,),
+                                                     (257, 129)] * 2
     o = torch.optim
-    makers = [lambda p: o.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-4), lambda p: o.Adam(p, lr=1e-3), lambda p: o.AdamW(p, lr=1e-3, amsgrad=True),
-              lambda p: o.RMSprop(p, lr=1e-3, centered=True, momentum=0.9), lambda p: o.Adagrad(p, lr=1e-2), lambda p: o.Adamax(p, lr=1e-3)]
+    makers = [lambda p: o.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-4), lambda p: o.Adam(p, lr=1e-3),
+              lambda p: o.AdamW(p, lr=1e-3, amsgrad=True),
+              lambda p: o.RMSprop(p, lr=1e-3, centered=True, momentum=0.9), lambda p: o.Adagrad(p, lr=1e-2),
+              lambda p: o.Adamax(p, lr=1e-3)]
     steps = []
 
     def stepper(opt):
@@ -541,7 +557,8 @@ def cupy(a):
     stencil = cp.ElementwiseKernel("raw float32 u, int32 n", "float32 v", """
         int y = i / n, x = i % n;
         float c = u[i];
-        float s = u[((y + 1) % n) * n + x] + u[((y + n - 1) % n) * n + x] + u[y * n + (x + 1) % n] + u[y * n + (x + n - 1) % n];
+        float s = u[((y + 1) % n) * n + x] + u[((y + n - 1) % n) * n + x]
+                + u[y * n + (x + 1) % n] + u[y * n + (x + n - 1) % n];
         v = c + 0.2f * (s - 4 * c);""", "stencil")
     norm = cp.ReductionKernel("float32 x", "float32 y", "x * x", "a + b", "y = sqrt(a)", "0", "norm")
     bins = cp.RawKernel(r"""extern "C" __global__ void bins(const float *x, unsigned *h, int n) {
@@ -573,7 +590,8 @@ def jax(a):
     import jax.numpy as np
     width, layers, batch = (32, 2, 4) if a.tiny else (1024, 6, 512)
     key = j.random.PRNGKey(0)
-    p = [(j.random.normal(j.random.fold_in(key, i), (width, width)) * width ** -0.5, np.zeros(width)) for i in range(layers)]
+    p = [(j.random.normal(j.random.fold_in(key, i), (width, width)) * width ** -0.5, np.zeros(width))
+         for i in range(layers)]
     x, y = j.random.normal(key, (batch, width)), j.random.normal(j.random.fold_in(key, 99), (batch, width))
 
     def loss(p, x, y):
@@ -595,13 +613,14 @@ def jax(a):
         yield float(v)
 
 
-# Copy on write and restore on demand: a transformer with Adam of any size, deterministic. Its blocks, its head and its optimizer are compiled
-# each for itself, so that many layers compile as fast as one.
+# Copy on write and restore on demand: a transformer with Adam of any size, deterministic. Its blocks, its head and its
+# optimizer are compiled each for itself, so that many layers compile as fast as one.
 
 @program
 def train(a):
     setup(a, deterministic=True)
-    width, heads, ffn, vocabulary, length, batch = (32, 4, 64, 100, 8, 2) if a.tiny else (a.width, a.width // 128, a.width * 43 // 16, 32000, 512, 4)
+    width, heads, ffn, vocabulary, length, batch = (32, 4, 64, 100, 8, 2) if a.tiny else (a.width, a.width // 128,
+            a.width * 43 // 16, 32000, 512, 4)
     layers = 2 if a.tiny else a.layers
     Norm, Block = llama_block(width, heads, heads, ffn)
     with torch.device(a.device) if hasattr(torch, "get_default_device") else contextless():
@@ -645,7 +664,8 @@ def train(a):
             t += one
         text = float(loss.item()).hex()
         if n % 8 == 7 or n + 1 == a.steps:  # every bit of the weights and moments, now and then
-            sums = torch.stack([digest(x.detach().view(-1).view(torch.int32)) for x in itertools.chain(params, m, v)]).cpu().tolist()
+            sums = torch.stack([digest(x.detach().view(-1).view(torch.int32)) for x in itertools.chain(params, m,
+                    v)]).cpu().tolist()
             text += "/" + hashlib.sha256(repr(sums).encode()).hexdigest()[:16]
         if n + 1 == a.steps and a.out:
             h = hashlib.sha256()

@@ -16,8 +16,9 @@ rm -f "$work"/images/grow*
 for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
 	for build in before after; do
 		holdfast=${!build}
-		timeout -k 10 60 python3 hold.py --holdfast "$holdfast" --work "$work/images/$build" --program resnet --pad-gib "${PAD:-8}" \
-			--shots full,full,full --part live --warm 40 --out "$out/compare-$build-$round.json" >"$out/compare-$build-$round.log" 2>&1 ||
+		timeout -k 10 60 python3 hold.py --holdfast "$holdfast" --work "$work/images/$build" --program resnet \
+			--pad-gib "${PAD:-8}" --shots full,full,full --part live --warm 40 \
+			--out "$out/compare-$build-$round.json" >"$out/compare-$build-$round.log" 2>&1 ||
 			tail -n 5 "$out/compare-$build-$round.log"
 		end_held
 		rm -rf "$work/images/$build"

@@ -1,6 +1,7 @@
 """Measures holdfast on one program, beside the driver's own checkpoint of the same program.
 
-    python3 hold.py --holdfast BIN --work DIR --program resnet --pad-gib 64 --out FILE.json [--part overhead,live,warm,cold,driver,series]
+    python3 hold.py --holdfast BIN --work DIR --program resnet --pad-gib 64 --out FILE.json [--part
+    overhead,live,warm,cold,driver,series]
 
 DIR should be a tmpfs with room for the image (the figures are not about a disk). Every
 process that is started is ended by its own PID.
@@ -51,7 +52,8 @@ class Program:
         self.log = bench.work / f"{name}.log"
         self.log.unlink(missing_ok=True)
         a = bench.args
-        cmd = [sys.executable, str(HERE / "programs.py"), a.program, "--log", str(self.log), "--pad-gib", str(a.pad_gib), *extra]
+        cmd = [sys.executable, str(HERE / "programs.py"), a.program, "--log", str(self.log), "--pad-gib",
+               str(a.pad_gib), *extra]
         if held:
             cmd = [a.holdfast, "run", "--gpu=native", "--name", name, "--", *cmd]
         self.out = open(bench.work / f"{name}.out", "wb")
@@ -76,9 +78,11 @@ class Program:
             if len(rows) >= start + more:
                 return rows
             if self.proc.poll() is not None and since is None:
-                raise SystemExit(f"{self.name} ended with {self.proc.returncode}:\n" + (self.bench.work / f"{self.name}.out").read_text()[-3000:])
+                raise SystemExit(f"{self.name} ended with {self.proc.returncode}:\n" +
+                                 (self.bench.work / f"{self.name}.out").read_text()[-3000:])
             time.sleep(0.02)
-        raise SystemExit(f"{self.name}: no {more} steps within {limit} s:\n" + (self.bench.work / f"{self.name}.out").read_text()[-3000:])
+        raise SystemExit(f"{self.name}: no {more} steps within {limit} s:\n" +
+                         (self.bench.work / f"{self.name}.out").read_text()[-3000:])
 
     def kill(self):
         """Ends the program and the processes that it started."""
@@ -151,7 +155,8 @@ class Bench:
         thawed = after[worst + 1][1]
         drain = [g for g, r in zip(window[worst + 1:], after[worst + 2:]) if r[1] <= thawed + res["drain_ms"] * 1e6]
         return res, {"step_ms": base, "worst_step_ms": window[worst], "stall_seen_ms": window[worst] - base,
-                     "steps_in_drain": len(drain), "step_in_drain_ms": statistics.median(drain) if len(drain) >= 5 else None,
+                     "steps_in_drain": len(drain), "step_in_drain_ms": statistics.median(drain) if len(drain) >= 5
+                     else None,
                      "call_ms": (end - start) / 1e6}
 
     def live(self):
@@ -160,9 +165,11 @@ class Bench:
         info = p.find()
         self.result["resident_bytes"] = info["resident_bytes"]
         self.result["allocations"] = info.get("allocations")
-        self.say("resident", info["resident_bytes"] / 2**30, "GiB, allocations", info.get("allocations"), "caveats", info.get("caveats"))
+        self.say("resident", info["resident_bytes"] / 2**30, "GiB, allocations", info.get("allocations"), "caveats",
+                 info.get("caveats"))
         shots = []
-        kinds = {"gpu": ["--gpu-only", "--mode", "stage"], "recopy": ["--gpu-only", "--mode", "recopy"], "full": ["--leave-running"]}
+        kinds = {"gpu": ["--gpu-only", "--mode", "stage"], "recopy": ["--gpu-only", "--mode", "recopy"],
+                 "full": ["--leave-running"]}
         names = [n + str(i + 1) for i, n in enumerate(self.args.shots.split(","))]
         for name in names:
             flags = kinds[name.rstrip("0123456789")]
@@ -172,7 +179,8 @@ class Bench:
             res, seen = self.around(p, lambda: self.holdfast("checkpoint", "live", "-o", str(d), *flags))
             res.update(seen=seen, shot=name)
             shots.append(res)
-            self.say(name, json.dumps({k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms", "bytes", "bytes_new", "chunks", "chunks_new", "chunks_zero", "chunks_recopied")}), seen)
+            self.say(name, json.dumps({k: res[k] for k in ("mode", "stall_ms", "data_stall_ms", "drain_ms", "total_ms",
+                    "bytes", "bytes_new", "chunks", "chunks_new", "chunks_zero", "chunks_recopied")}), seen)
             for s in res["steps"]:
                 self.say("    ", f"{s['name']:<20} {s['ms']:>10.1f} ms", "stall" if s.get("stall") else "")
             if name != names[-1]:  # its chunks stay in the pool
@@ -197,7 +205,8 @@ class Bench:
         res["seen"] = {"call_ms": (end - start) * 1e3, "first_step_ms": (time.monotonic() - start) * 1e3}
         p.pid = res["pid"]
         self.result["restore_" + kind] = res
-        self.say("restore", kind, json.dumps({k: res[k] for k in ("source", "total_ms", "bytes", "bytes_filled")}), res["seen"])
+        self.say("restore", kind, json.dumps({k: res[k] for k in ("source", "total_ms", "bytes", "bytes_filled")}),
+                 res["seen"])
         for s in res["steps"]:
             self.say("    ", f"{s['name']:<20} {s['ms']:>10.1f} ms")
         p.wait_steps(10, since=n)
@@ -225,7 +234,8 @@ class Bench:
         after = [r for r in rows[had:]][:50]
         same = sum(want.get(r[0]) == r[2] for r in after if r[0] < count)
         compared = sum(r[0] < count for r in after)
-        self.result["series"] = {"checkpoint_after_steps": had, "compared": compared, "identical": same, "reference": [w for w in list(want.values())[-3:]]}
+        self.result["series"] = {"checkpoint_after_steps": had, "compared": compared, "identical": same,
+                                 "reference": [w for w in list(want.values())[-3:]]}
         self.say("series", self.result["series"])
 
     def driver(self):
@@ -259,7 +269,8 @@ def main():
     a.add_argument("--pad-gib", type=float, default=0)
     a.add_argument("--out", required=True)
     a.add_argument("--part", default="overhead,live,warm,cold,driver,series")
-    a.add_argument("--shots", default="gpu,gpu,full,full", help="checkpoints of the part live, in order: gpu, recopy, full")
+    a.add_argument("--shots", default="gpu,gpu,full,full",
+                   help="checkpoints of the part live, in order: gpu, recopy, full")
     a.add_argument("--rounds", type=int, default=1)
     a.add_argument("--warm", type=int, default=30)
     a.add_argument("--count", type=int, default=150)
@@ -267,7 +278,8 @@ def main():
     b.live_program = None
     try:
         for part in b.args.part.split(","):
-            {"overhead": b.overhead, "live": b.live, "warm": lambda: b.restore("warm"), "cold": lambda: b.restore("cold"),
+            {"overhead": b.overhead, "live": b.live, "warm": lambda: b.restore("warm"),
+             "cold": lambda: b.restore("cold"),
              "driver": b.driver, "series": b.series}[part]()
             if part == "cold":  # room for what comes: the driver's own checkpoint needs all of it in host memory
                 b.live_program.kill()

@@ -29,7 +29,8 @@ class Log:
 
 
 def pad(torch, gib):
-    """Random data in 1 GiB tensors until `gib` are resident: what weights, caches and optimizer states look like to a checkpoint."""
+    """Random data in 1 GiB tensors until `gib` are resident: what weights, caches and optimizer states look like to a
+    checkpoint."""
     keep = []
     while torch.cuda.memory_reserved() < gib * 2**30:
         keep.append(torch.empty(2**30, dtype=torch.uint8, device="cuda").random_(0, 256))
@@ -71,7 +72,8 @@ def transformer(a, log):
     torch = setup_torch()
     torch.use_deterministic_algorithms(True, warn_only=True)
     layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, dropout=0.1, norm_first=True)
-    model = torch.nn.Sequential(torch.nn.Embedding(32000, 1024), torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False),
+    model = torch.nn.Sequential(torch.nn.Embedding(32000, 1024),
+                                torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False),
                                 torch.nn.Linear(1024, 32000)).cuda()
     opt = torch.optim.AdamW(model.parameters(), lr=1e-4)
     data = torch.randint(0, 32000, (8, 8, 513), device="cuda")
@@ -100,7 +102,8 @@ def gpt2(a, log, graph):
     g = torch.Generator(device="cuda").manual_seed(2)
     w = lambda *s: torch.randn(*s, device="cuda", generator=g, dtype=torch.float16) * 0.02
     wte, wpe = w(V, D), w(T, D)
-    layers = [dict(qkv=w(D, 3 * D), o=w(D, D), up=w(D, 4 * D), down=w(4 * D, D), ln=torch.ones(D, device="cuda", dtype=torch.float16)) for _ in range(L)]
+    layers = [dict(qkv=w(D, 3 * D), o=w(D, D), up=w(D, 4 * D), down=w(4 * D, D),
+                   ln=torch.ones(D, device="cuda", dtype=torch.float16)) for _ in range(L)]
     cache = torch.zeros(L, 2, H, T, D // H, device="cuda", dtype=torch.float16)
     token = torch.zeros(1, dtype=torch.long, device="cuda")
     pos = torch.zeros(1, dtype=torch.long, device="cuda")
@@ -148,7 +151,8 @@ def cupy(a, log):
     step = cp.ElementwiseKernel("raw float32 u, int32 n", "float32 v", """
         int y = i / n, x = i % n;
         float c = u[i];
-        float s = u[((y + 1) % n) * n + x] + u[((y + n - 1) % n) * n + x] + u[y * n + (x + 1) % n] + u[y * n + (x + n - 1) % n];
+        float s = u[((y + 1) % n) * n + x] + u[((y + n - 1) % n) * n + x]
+                + u[y * n + (x + 1) % n] + u[y * n + (x + n - 1) % n];
         v = c + 0.2f * (s - 4 * c);""", "stencil")
     for n in range(a.steps):
         for _ in range(50):

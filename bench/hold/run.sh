@@ -22,7 +22,9 @@ part() {
 	shift 2
 	[ ${#parts[@]} -eq 0 ] || [[ " ${parts[*]} " = *" $name "* ]] || return 0
 	echo "=== $name"
-	timeout -k 10 "$seconds" python3 hold.py --holdfast "$holdfast" --work "$work/images/$name" --out "$out/$name.json" "$@" 2>&1 | tail -n "${LINES_SHOWN:-60}"
+	timeout -k 10 "$seconds" python3 hold.py --holdfast "$holdfast" --work "$work/images/$name" \
+		--out "$out/$name.json" "$@" 2>&1 |
+		tail -n "${LINES_SHOWN:-60}"
 	end_held
 	rm -rf "$work/images/$name"
 }

@@ -187,7 +187,8 @@ func (r *Result) bound(rule probe.Rule, soft, gpu, magnitudes []byte, at int) (p
 			return 0, false // an infinity or NaN went in: the results must be the same
 		}
 		if overflow := 65536.0; rule.Elem == "f16" && m >= overflow && max(math.Abs(s), math.Abs(g)) >= overflow {
-			return 0, true // whether a partial sum overflows depends on the order of the additions, which PTX leaves open
+			// whether a partial sum overflows depends on the order of the additions, which PTX leaves open
+			return 0, true
 		}
 		limit = rule.Scale * m
 	}

@@ -22,7 +22,8 @@ func TestCompareProbe(t *testing.T) {
 	f := math.Float32bits
 	exact := &probe.Probe{Spelling: "x", OutStride: 8, Result: "f32"}
 	near := &probe.Probe{Spelling: "x", OutStride: 8, Rule: probe.Rule{Elem: "f32", Elems: 1, Rel: 0x1p-20}}
-	matrix := &probe.Probe{Spelling: "x", OutStride: 8, Rule: probe.Rule{Elem: "f32", Elems: 2, Scale: 0x1p-20, ExactRounds: 1}}
+	matrix := &probe.Probe{Spelling: "x", OutStride: 8, Rule: probe.Rule{Elem: "f32", Elems: 2, Scale: 0x1p-20,
+		ExactRounds: 1}}
 	for _, c := range []struct {
 		name      string
 		p         *probe.Probe
@@ -43,14 +44,18 @@ func TestCompareProbe(t *testing.T) {
 		{"infinite and largest", near, 0, words(0x7f800000, 7), words(0x7f7fffff, 7), nil, within, false, 0},
 		{"infinite and not", near, 0, words(0x7f800000, 7), words(f(1), 7), nil, differs, false, 0},
 		{"signs", near, 0, words(f(1), 7), words(f(-1), 7), nil, differs, false, 0},
-		{"small sum of large products", matrix, 1, words(f(0x1p-20), f(1)), words(f(0), f(1)), words(f(8), f(1)), within, false, 0},
-		{"small sum of small products", matrix, 1, words(f(0x1p-20), f(1)), words(f(0), f(1)), words(f(0x1p-20), f(1)), differs, false, 0},
+		{"small sum of large products", matrix, 1, words(f(0x1p-20), f(1)), words(f(0), f(1)), words(f(8), f(1)),
+			within, false, 0},
+		{"small sum of small products", matrix, 1, words(f(0x1p-20), f(1)), words(f(0), f(1)), words(f(0x1p-20), f(1)),
+			differs, false, 0},
 		{"exact round", matrix, 0, words(f(1), f(1)), words(f(1)+1, f(1)), words(f(8), f(1)), differs, false, 0},
-		{"NaN went in", matrix, 1, words(0x7fffffff, f(1)), words(0x7fc00001, f(1)), words(0x7fffffff, f(1)), within, false, 0},
+		{"NaN went in", matrix, 1, words(0x7fffffff, f(1)), words(0x7fc00001, f(1)), words(0x7fffffff, f(1)),
+			within, false, 0},
 	} {
 		r := compareProbe(c.p, c.round, c.soft, c.gpu, c.mag)
 		if r.Status != c.status || r.NaNOnly != c.nan || r.At != c.at {
-			t.Errorf("%s: %s, NaN only %v, at %d; want %s, %v, %d", c.name, r.Status, r.NaNOnly, r.At, c.status, c.nan, c.at)
+			t.Errorf("%s: %s, NaN only %v, at %d; want %s, %v, %d", c.name, r.Status, r.NaNOnly, r.At, c.status,
+				c.nan, c.at)
 		}
 	}
 }
@@ -60,7 +65,8 @@ func TestNumber(t *testing.T) {
 		elem string
 		bits uint64
 		want float64
-	}{{"f16", 0x3c00, 1}, {"f16", 0x8001, -0x1p-24}, {"f16", 0x7bff, 65504}, {"f16", 0x7c00, 65536}, {"bf16", 0x3f80, 1}, {"f32", 0xff800000, -0x1p128}, {"f64", 0x3ff0000000000000, 1}} {
+	}{{"f16", 0x3c00, 1}, {"f16", 0x8001, -0x1p-24}, {"f16", 0x7bff, 65504}, {"f16", 0x7c00, 65536},
+		{"bf16", 0x3f80, 1}, {"f32", 0xff800000, -0x1p128}, {"f64", 0x3ff0000000000000, 1}} {
 		if got, nan := number(c.elem, c.bits); got != c.want || nan {
 			t.Errorf("%s %#x: %v", c.elem, c.bits, got)
 		}
@@ -105,16 +111,21 @@ func TestPlan(t *testing.T) {
 // What a run sums up, and that a difference in the self-check's place is told.
 func TestReport(t *testing.T) {
 	c := &comparison{units: make([]unit, 2), done: 1, results: []Result{
-		{ID: "add", Family: "integer", Status: equal}, {ID: "add", Family: "integer", Round: 1, Status: differs, NaNOnly: true, Soft: "00", GPU: "01"},
-		{ID: "ex2", Family: "approximate", Status: within, Worst: 0.5}, {ID: "ex3", Family: "approximate", Status: refusedGPU}, {ID: "ex4", Family: "approximate", Status: failed, Detail: "why"},
+		{ID: "add", Family: "integer", Status: equal}, {ID: "add", Family: "integer", Round: 1, Status: differs,
+			NaNOnly: true, Soft: "00", GPU: "01"},
+		{ID: "ex2", Family: "approximate", Status: within, Worst: 0.5},
+		{ID: "ex3", Family: "approximate", Status: refusedGPU},
+		{ID: "ex4", Family: "approximate", Status: failed, Detail: "why"},
 	}}
 	r := c.result(false)
-	if r.Complete || r.Totals.Pairs != 3 || r.Totals.Names != 4 || r.Totals.NaNOnly != 1 || len(r.Results) != 4 || r.Rows[0].Family != "approximate" || r.Rows[0].Worst != 0.5 {
+	if r.Complete || r.Totals.Pairs != 3 || r.Totals.Names != 4 || r.Totals.NaNOnly != 1 || len(r.Results) != 4 ||
+		r.Rows[0].Family != "approximate" || r.Rows[0].Worst != 0.5 {
 		t.Errorf("%+v", r)
 	}
 	var b strings.Builder
 	r.markdown(&b)
-	for _, want := range []string{"**Not complete**: 1 of 2", "| integer | 1 | 2 | 1 | 0 |  | 1 | 1 |", "- `add`, input 1:", "- `ex4`, input 0: why"} {
+	for _, want := range []string{"**Not complete**: 1 of 2", "| integer | 1 | 2 | 1 | 0 |  | 1 | 1 |",
+		"- `add`, input 1:", "- `ex4`, input 0: why"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

@@ -15,7 +15,8 @@ import (
 	"holdfast/ptx"
 )
 
-// unordered is the outcome of a launch whose result depends on the order of blocks and warps, where the two sides differ.
+// unordered is the outcome of a launch whose result depends on the order of blocks and warps, where the two sides
+// differ.
 const unordered = "order not defined"
 
 // launchesPerUnit is how many launches of an application a job takes at a time.
@@ -24,8 +25,9 @@ const launchesPerUnit = 16
 // sampled is how many launches of each application come before all others.
 const sampled = 4
 
-// applications splits the corpus into units: first a few launches of every application, each of another kernel as far as there are some, so that a
-// run that is cut short has seen all applications; then the rest, cheap launches first, those of one module together.
+// applications splits the corpus into units: first a few launches of every application, each of another kernel as far
+// as there are some, so that a run that is cut short has seen all applications; then the rest, cheap launches first,
+// those of one module together.
 func applications(apps []*corpus.Application) []unit {
 	type costed struct {
 		unit
@@ -182,11 +184,13 @@ func (w *worker) fresh(m *loaded) error {
 }
 
 // contractible are the instructions that the driver's assembler may contract to fma: PTX leaves that open for those
-// that name no rounding (ISA 9.0, 9.7.3.3: "mul/add sequences with no rounding modifiers may be optimized to use fused-multiply-add").
-var contractible = regexp.MustCompile(`([\s;:{}]|^)(add|sub|mul)((?:\.ftz)?(?:\.sat)?\.(?:f16x2|bf16x2|f16|bf16|f32|f64)\s)`)
+// that name no rounding (ISA 9.0, 9.7.3.3: "mul/add sequences with no rounding modifiers may be optimized to use
+// fused-multiply-add").
+var contractible = regexp.MustCompile(`([\s;:{}]|^)(add|sub|mul)` +
+	`((?:\.ftz)?(?:\.sat)?\.(?:f16x2|bf16x2|f16|bf16|f32|f64)\s)`)
 
-// rounded names the rounding of every addition and multiplication, the one that they have anyway: such instructions are never
-// contracted, so that their results are defined bit for bit.
+// rounded names the rounding of every addition and multiplication, the one that they have anyway: such instructions are
+// never contracted, so that their results are defined bit for bit.
 func rounded(text []byte) []byte { return contractible.ReplaceAll(text, []byte("${1}${2}.rn${3}")) }
 
 // hasVariables reports whether a module has variables that a launch can change.
@@ -240,7 +244,8 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 		return Result{}, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	// The software GPU first: what takes it too long, or what it finds to be out of bounds, is not given to the GPU.
-	cfg := softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, SharedDynamic: l.Shared, Params: params, Workers: 1, MaxInstructions: w.longest}
+	cfg := softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, SharedDynamic: l.Shared,
+		Params: params, Workers: 1, MaxInstructions: w.longest}
 	if _, err = m.in.Launch(l.Kernel, cfg); err != nil {
 		status := failed
 		if f, ok := err.(*softgpu.Fault); ok && f.Kind == softgpu.FaultLimit {
@@ -248,7 +253,8 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 		}
 		return Result{Status: status, Detail: "software GPU: " + oneLine(err)}, nil
 	}
-	if err := w.hw.launch(m.gpu, l.Kernel, native.Shape{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared}, params, offsets); err != nil {
+	if err := w.hw.launch(m.gpu, l.Kernel, native.Shape{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster,
+		Shared: l.Shared}, params, offsets); err != nil {
 		r := Result{Status: failed, Detail: "GPU: " + oneLine(err)}
 		if w.hw.k.Synchronize() == nil {
 			return r, nil
@@ -288,7 +294,8 @@ func (w *worker) launchPair(a *corpus.Application, l *corpus.Launch, m *loaded) 
 // schedules is how many other orders of blocks and warps are tried when a result differs.
 const schedules = 4
 
-func (w *worker) compareImages(a *corpus.Application, l *corpus.Launch, m *loaded, names []string, address map[string]uint64, soft, gpu []byte) Result {
+func (w *worker) compareImages(a *corpus.Application, l *corpus.Launch, m *loaded, names []string,
+	address map[string]uint64, soft, gpu []byte) Result {
 	n, first := compareBytes(soft, gpu)
 	if n == 0 {
 		return Result{Status: equal}
@@ -340,18 +347,20 @@ func (w *worker) compareImages(a *corpus.Application, l *corpus.Launch, m *loade
 	return Result{Status: within, Worst: worst, Detail: fmt.Sprintf("as%s: %s", as, where)}
 }
 
-// colliding are kernels by application that store with several lanes of one instruction to the same place: which of them stays is not defined, and
-// other orders of blocks and warps do not show it.
+// colliding are kernels by application that store with several lanes of one instruction to the same place: which of
+// them stays is not defined, and other orders of blocks and warps do not show it.
 var colliding = map[string]string{
-	"triton-kernels": "scatter", "triton-kernels-sm80": "scatter", "triton-kernels-small": "scatter", "triton-kernels-small-sm80": "scatter",
+	"triton-kernels": "scatter", "triton-kernels-sm80": "scatter", "triton-kernels-small": "scatter",
+	"triton-kernels-small-sm80": "scatter",
 }
 
-// The bounds of launches of kernels with approximate instructions, matrix products or floating-point atomics. An approximate instruction errs by
-// about 2^-22; a kernel chains a few, multiplies up to some hundred and adds up what they give, so that the difference is bounded relative to the
-// largest of the neighbouring results, not to each: 2^-14. Matrix products of 16-bit and TF32 inputs keep 2^-23 of the sum of magnitudes at each
-// step (see probe.Rule) over at most some thousand steps: 2^-12; those of 8-bit floats 2^-13 a step: 2^-6. Floating-point
-// atomics add in any order: 2^-12 for some thousand summands. Results that are stored in a narrower format may differ by one
-// unit in its last place more.
+// The bounds of launches of kernels with approximate instructions, matrix products or floating-point atomics. An
+// approximate instruction errs by about 2^-22; a kernel chains a few, multiplies up to some hundred and adds up what
+// they give, so that the difference is bounded relative to the largest of the neighbouring results, not to each: 2^-14.
+// Matrix products of 16-bit and TF32 inputs keep 2^-23 of the sum of magnitudes at each step (see probe.Rule) over at
+// most some thousand steps: 2^-12; those of 8-bit floats 2^-13 a step: 2^-6. Floating-point atomics add in any order:
+// 2^-12 for some thousand summands. Results that are stored in a narrower format may differ by one unit in its last
+// place more.
 const (
 	approximateTolerance = 0x1p-14
 	matrixTolerance      = 0x1p-12
@@ -376,7 +385,8 @@ func approximate(m *ptx.Module, kernel string) (tolerance float64, formats []str
 			case !strings.Contains(mods, ".s32."):
 				tolerance = max(tolerance, matrixTolerance)
 			}
-		case (in.Op == "atom" || in.Op == "red") && strings.Contains(mods, ".add.") && (strings.HasSuffix(mods, "f32.") || strings.HasSuffix(mods, "f64.") || strings.Contains(mods, "f16")):
+		case (in.Op == "atom" || in.Op == "red") && strings.Contains(mods, ".add.") &&
+			(strings.HasSuffix(mods, "f32.") || strings.HasSuffix(mods, "f64.") || strings.Contains(mods, "f16")):
 			tolerance = max(tolerance, matrixTolerance)
 		case strings.Contains(mods, ".approx.") || strings.Contains(mods, ".full."), in.Op == "tanh":
 			tolerance = max(tolerance, approximateTolerance)

@@ -124,7 +124,8 @@ func (c *comparison) job(ctx context.Context) error {
 			c.restarts++
 			c.mu.Unlock()
 			if last == "" || deaths == 200 {
-				c.add(Result{Unit: n, ID: c.units[n].describe(), Family: c.units[n].family(), Status: failed, Detail: fmt.Sprintf("the job ended: %v", err)}, "")
+				c.add(Result{Unit: n, ID: c.units[n].describe(), Family: c.units[n].family(), Status: failed,
+					Detail: fmt.Sprintf("the job ended: %v", err)}, "")
 				break
 			}
 			deaths++
@@ -137,7 +138,8 @@ func (c *comparison) job(ctx context.Context) error {
 	}
 }
 
-// serve gives a process a unit and takes its messages. It returns the pair that the process was working on when it ended.
+// serve gives a process a unit and takes its messages. It returns the pair that the process was working on when it
+// ended.
 func (c *comparison) serve(ctx context.Context, p *process, t *task) (last string, done bool, err error) {
 	if err := p.in.Encode(t); err != nil {
 		return "", false, err
@@ -150,7 +152,8 @@ func (c *comparison) serve(ctx context.Context, p *process, t *task) (last strin
 			return "", false, ctx.Err()
 		case err != nil:
 			if !reported {
-				c.add(Result{Unit: t.Unit, ID: last, Family: c.units[t.Unit].family(), Status: failed, Detail: err.Error()}, last)
+				c.add(Result{Unit: t.Unit, ID: last, Family: c.units[t.Unit].family(), Status: failed,
+					Detail: err.Error()}, last)
 			}
 			return last, false, err
 		case m.Start != "":
@@ -161,7 +164,8 @@ func (c *comparison) serve(ctx context.Context, p *process, t *task) (last strin
 			t.Skip = append(t.Skip, last)
 		case m.Broken != "":
 			if !reported {
-				c.add(Result{Unit: t.Unit, ID: last, Family: c.units[t.Unit].family(), Status: failed, Detail: m.Broken}, last)
+				c.add(Result{Unit: t.Unit, ID: last, Family: c.units[t.Unit].family(), Status: failed,
+					Detail: m.Broken}, last)
 			}
 			return last, false, errors.New(m.Broken)
 		case m.Done:
@@ -197,7 +201,8 @@ func (c *comparison) show(last bool) {
 		return
 	}
 	c.shown = time.Now()
-	fmt.Fprintf(c.progress, "%4.0f s  unit %d of %d  %d pairs  %d bad\n", time.Since(c.start).Seconds(), c.done, len(c.units), c.pairs, c.bad)
+	fmt.Fprintf(c.progress, "%4.0f s  unit %d of %d  %d pairs  %d bad\n", time.Since(c.start).Seconds(), c.done,
+		len(c.units), c.pairs, c.bad)
 }
 
 // selfCheck runs a unit with a bit flipped, which must be found.
@@ -239,7 +244,9 @@ func (c *comparison) selfCheck(ctx context.Context) error {
 		if found+missed == 0 {
 			continue // nothing ran
 		}
-		c.check = selfCheck{Caught: missed == 0, Detail: fmt.Sprintf("one bit of what the GPU computed was flipped in %d pairs of %s: found in %d", found+missed, u.describe(), found)}
+		c.check = selfCheck{Caught: missed == 0,
+			Detail: fmt.Sprintf("one bit of what the GPU computed was flipped in %d pairs of %s: found in %d",
+				found+missed, u.describe(), found)}
 		return nil
 	}
 	c.check = selfCheck{Caught: true, Detail: "not made: there are no probes in this run"}
@@ -261,7 +268,8 @@ func (c *comparison) begin(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, exe, append([]string{"-worker"}, c.args...)...), messages: make(chan message, 64)}
+	p := &process{cmd: exec.CommandContext(ctx, exe, append([]string{"-worker"}, c.args...)...),
+		messages: make(chan message, 64)}
 	p.cmd.Stderr = &p.errors
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

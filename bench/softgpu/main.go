@@ -36,7 +36,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("softgpu-compare", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
-		fmt.Fprint(stderr, "usage: softgpu-compare [flags]\n\nRun the same PTX on a GPU and on the software GPU and compare what both leave in memory.\nExit status: 0 all pairs agree, 1 some differ, 2 the comparison could not be made.\n\n")
+		fmt.Fprint(stderr, "usage: softgpu-compare [flags]\n\nRun the same PTX on a GPU and on the software GPU and "+
+			"compare what both leave in memory.\nExit status: 0 all pairs agree, 1 some differ, 2 the comparison "+
+			"could not be made.\n\n")
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&o.library, "libcuda", native.DefaultPath, "the driver `library` of the GPU")
@@ -46,13 +48,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	fs.StringVar(&o.table, "table", "", "write the tables as Markdown to this `file`")
 	fs.StringVar(&o.save, "save", "", "`directory` for the PTX of kernels that differ; default: beside the JSON file")
 	fs.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "`number` of processes")
-	families := fs.String("families", "", "only families whose names contain one of these, `comma-separated`; \"corpus\" is the applications")
+	families := fs.String("families", "", "only families whose names contain one of these, `comma-separated`; "+
+		"\"corpus\" is the applications")
 	fs.StringVar(&o.only, "only", "", "only pairs whose names contain this `text`")
 	limit := fs.Float64("limit-seconds", 0, "start nothing new after so many `seconds`; 0: no limit")
 	patience := fs.Float64("patience", 60, "a pair that takes longer than so many `seconds` is given up")
 	memory := fs.Int("memory-mib", 2048, "device memory of a job, in `MiB`")
-	longest := fs.Float64("longest", 4e9, "leave out launches of the corpus that execute more than so many thread `instructions`")
-	short := fs.Bool("short", false, "a run of 150 seconds on 16 cores: all probes, some launches of every application, then as many as there is time for (-limit-seconds 130 -longest 4e8 unless they are given)")
+	longest := fs.Float64("longest", 4e9, "leave out launches of the corpus that execute more than so many thread "+
+		"`instructions`")
+	short := fs.Bool("short", false, "a run of 150 seconds on 16 cores: all probes, some launches of every "+
+		"application, then as many as there is time for (-limit-seconds 130 -longest 4e8 unless they are given)")
 	emit := fs.String("emit", "", "write the modules of the probes to this `directory` and end")
 	list := fs.Bool("list", false, "list the units of work and end")
 	worker := fs.Bool("worker", false, "be a job (used by the command itself)")
@@ -94,7 +99,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func dispatch(o options, args []string, worker, list bool, emit string, stdin io.Reader, stdout, stderr io.Writer) error {
+func dispatch(o options, args []string, worker, list bool, emit string, stdin io.Reader,
+	stdout, stderr io.Writer) error {
 	switch {
 	case worker:
 		messages, err := ownOutput()

@@ -47,15 +47,18 @@ func (o options) plan() ([]unit, error) {
 }
 
 func wanted(families []string, family string) bool {
-	return len(families) == 0 || slices.ContainsFunc(families, func(f string) bool { return strings.Contains(family, f) })
+	return len(families) == 0 || slices.ContainsFunc(families, func(f string) bool {
+		return strings.Contains(family, f)
+	})
 }
 
 // perModule is how many probes share a module: few enough that a module is assembled in a fraction of a second, many
 // enough that its overhead does not count.
 const perModule = 50
 
-// units makes the list of probe units in the order in which they are run: what settles open questions first, then by family;
-// probes that ptxas 12.4 refuses come last, each in a module of its own, because they may be newer than that tool.
+// units makes the list of probe units in the order in which they are run: what settles open questions first, then by
+// family; probes that ptxas 12.4 refuses come last, each in a module of its own, because they may be newer than that
+// tool.
 func units(families []string, only string) []unit {
 	refused := probe.Refused()
 	var known, doubtful []*probe.Probe

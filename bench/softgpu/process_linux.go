@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownOutput takes the standard output away from everything else in the process: the driver writes there what kernels print.
+// ownOutput takes the standard output away from everything else in the process: the driver writes there what kernels
+// print.
 func ownOutput() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

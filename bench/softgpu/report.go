@@ -88,8 +88,10 @@ func (r Result) difference() string {
 func (c *comparison) result(interrupted bool) *Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &Report{Device: c.device.Device, CUDA: c.device.CUDA, Seed: c.o.seed, Started: c.start.UTC().Truncate(time.Second), Seconds: time.Since(c.start).Seconds(), Jobs: c.o.jobs,
-		Restarts: c.restarts, Units: len(c.units), UnitsDone: c.done, Complete: c.done == len(c.units) && !interrupted, SelfCheck: c.check, save: c.o.save}
+	r := &Report{Device: c.device.Device, CUDA: c.device.CUDA, Seed: c.o.seed,
+		Started: c.start.UTC().Truncate(time.Second), Seconds: time.Since(c.start).Seconds(), Jobs: c.o.jobs,
+		Restarts: c.restarts, Units: len(c.units), UnitsDone: c.done, Complete: c.done == len(c.units) && !interrupted,
+		SelfCheck: c.check, save: c.o.save}
 	rows := map[string]*Row{}
 	names := map[string]map[string]bool{}
 	for _, x := range c.results {
@@ -120,18 +122,23 @@ func (c *comparison) result(interrupted bool) *Report {
 
 // markdown writes the tables.
 func (r *Report) markdown(w io.Writer) {
-	fmt.Fprintf(w, "%s, driver for CUDA %s; seed %d; %.0f s with %d jobs, %s\n\n", r.Device, r.CUDA, r.Seed, r.Seconds, r.Jobs, r.Started.Format("2006-01-02"))
+	fmt.Fprintf(w, "%s, driver for CUDA %s; seed %d; %.0f s with %d jobs, %s\n\n", r.Device, r.CUDA, r.Seed, r.Seconds,
+		r.Jobs, r.Started.Format("2006-01-02"))
 	if !r.Complete {
 		fmt.Fprintf(w, "**Not complete**: %d of %d units of work were run.\n\n", r.UnitsDone, r.Units)
 	}
 	fmt.Fprintf(w, "Self-check: %s.\n\n", r.SelfCheck.Detail)
-	fmt.Fprintln(w, "| family | names | pairs | equal | within bound | largest part of it | differ | of these NaN bits only | order not defined | failed | refused by driver | not supported | skipped |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+	fmt.Fprintln(w, "| family | names | pairs | equal | within bound | largest part of it | differ | of these NaN "+
+		"bits only | order not defined | failed | refused by driver | not supported | skipped "+
+		"|\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 	for _, x := range append(slices.Clone(r.Rows), r.Totals) {
 		worst := ""
 		if x.Within > 0 {
 			worst = fmt.Sprintf("%.2f", x.Worst)
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %s | %d | %d | %d | %d | %d | %d | %d |\n", x.Family, x.Names, x.Pairs, x.Equal, x.Within, worst, x.Differ, x.NaNOnly, x.Unordered, x.Failed, x.Refused, x.Missing, x.Skipped)
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %s | %d | %d | %d | %d | %d | %d | %d |\n", x.Family, x.Names,
+			x.Pairs, x.Equal, x.Within, worst, x.Differ, x.NaNOnly, x.Unordered, x.Failed, x.Refused, x.Missing,
+			x.Skipped)
 	}
 	for _, s := range []struct{ status, title string }{{differs, "Differences"}, {failed, "Failures"}} {
 		bad := slices.DeleteFunc(slices.Clone(r.Results), func(x Result) bool { return x.Status != s.status })

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Compares the software GPU with the GPU of this machine: run.sh [flags of softgpu-compare]. See README.md.
 #
-# It builds the command, runs it on the probes and on the kernel corpus, and writes results.json, the PTX of what differs
-# (results-kernels.tar.gz) and table.md to $OUT (default: softgpu-results in the working directory).
+# It builds the command, runs it on the probes and on the kernel corpus, and writes results.json, the PTX of what
+# differs (results-kernels.tar.gz) and table.md to $OUT (default: softgpu-results in the working directory).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-softgpu-results}

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The command from end to end, the software GPU's device serving as the GPU through the stub library: both sides agree, a
-// flipped bit is found, and a run that the report calls complete is one.
+// The command from end to end, the software GPU's device serving as the GPU through the stub library: both sides agree,
+// a flipped bit is found, and a run that the report calls complete is one.
 func TestAgainstTheStub(t *testing.T) {
 	stub, err := filepath.Abs("../../internal/embedded/lib/libcuda.so.1")
 	if err != nil {
@@ -48,7 +48,8 @@ func TestAgainstTheStub(t *testing.T) {
 	t.Setenv("HOLDFAST_SOFTGPU_SOCKET", l.Addr().String())
 	file := filepath.Join(dir, "results.json")
 	var out, progress bytes.Buffer
-	if code := run([]string{"-libcuda", stub, "-families", "carry chains,warp: match,control", "-jobs", "2", "-memory-mib", "64", "-json", file}, nil, &out, &progress); code != 0 {
+	if code := run([]string{"-libcuda", stub, "-families", "carry chains,warp: match,control", "-jobs", "2",
+		"-memory-mib", "64", "-json", file}, nil, &out, &progress); code != 0 {
 		t.Fatalf("exit %d\n%s\n%s", code, &out, &progress)
 	}
 	var r Report
@@ -59,7 +60,8 @@ func TestAgainstTheStub(t *testing.T) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Complete || !r.SelfCheck.Caught || r.Totals.Equal < 200 || r.Totals.Equal != r.Totals.Pairs || len(r.Rows) != 4 {
+	if !r.Complete || !r.SelfCheck.Caught || r.Totals.Equal < 200 || r.Totals.Equal != r.Totals.Pairs ||
+		len(r.Rows) != 4 {
 		t.Errorf("%s", text)
 	}
 }

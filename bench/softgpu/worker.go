@@ -138,7 +138,8 @@ func (w *worker) group(ps []*probe.Probe) error {
 			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		if len(ps) == 1 {
-			return w.report(Result{ID: ps[0].ID(), Family: ps[0].Family, Status: refusedGPU, Detail: oneLine(err), PTX: string(text)})
+			return w.report(Result{ID: ps[0].ID(), Family: ps[0].Family, Status: refusedGPU, Detail: oneLine(err),
+				PTX: string(text)})
 		}
 		if err := w.group(ps[:len(ps)/2]); err != nil {
 			return err
@@ -208,18 +209,21 @@ func (w *worker) pair(p *probe.Probe, round int, m cuda.Module, in *softgpu.Inst
 		}
 	}
 	fail := func(side string, err error) Result {
-		return Result{ID: p.ID(), Family: p.Family, Round: round, Status: failed, Detail: side + ": " + oneLine(err), Seed: w.seed, PTX: probe.Module([]*probe.Probe{p})}
+		return Result{ID: p.ID(), Family: p.Family, Round: round, Status: failed, Detail: side + ": " + oneLine(err),
+			Seed: w.seed, PTX: probe.Module([]*probe.Probe{p})}
 	}
 	soft := func(input []byte) ([]byte, error) {
 		copy(w.sw.mem, image)
 		copy(w.sw.mem, input)
-		_, err := in.Launch(p.Name, softgpu.LaunchConfig{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster, Params: softParams, Workers: 1, MaxInstructions: maxInstructions})
+		_, err := in.Launch(p.Name, softgpu.LaunchConfig{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster,
+			Params: softParams, Workers: 1, MaxInstructions: maxInstructions})
 		return slices.Clone(w.sw.mem[:len(image)]), err
 	}
 	if err := w.hw.k.Write(w.hw.lo, image); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	if err := w.hw.launch(m, p.Name, native.Shape{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster}, params, offsets); err != nil {
+	if err := w.hw.launch(m, p.Name, native.Shape{Grid: p.Grid, Block: p.Block, Cluster: p.Cluster}, params,
+		offsets); err != nil {
 		if w.hw.k.Synchronize() == nil {
 			return fail("GPU", err), nil
 		}
@@ -255,7 +259,8 @@ func (w *worker) pair(p *probe.Probe, round int, m cuda.Module, in *softgpu.Inst
 		gpu[outAt+th*p.OutStride+n-1] ^= 0x40
 	}
 	if n, first := compareBytes(slices.Concat(want[:outAt], want[end:]), slices.Concat(gpu[:outAt], gpu[end:])); n > 0 {
-		return Result{ID: p.ID(), Family: p.Family, Round: round, Status: differs, Detail: "outside the output", Bytes: n, At: first, Seed: w.seed, PTX: probe.Module([]*probe.Probe{p})}, nil
+		return Result{ID: p.ID(), Family: p.Family, Round: round, Status: differs, Detail: "outside the output",
+			Bytes: n, At: first, Seed: w.seed, PTX: probe.Module([]*probe.Probe{p})}, nil
 	}
 	r := compareProbe(p, round, want[outAt:end], gpu[outAt:end], magnitudes)
 	if r.Status == differs {
@@ -274,7 +279,8 @@ func (w *worker) tensorMaps(m *probe.Map, params []byte, outAt uint64) (gpu, sof
 	if m.Output {
 		at += outAt
 	}
-	s := softgpu.TensorMap{Type: softgpu.TensorU32, Rank: len(m.Dim), Address: at, Swizzle: m.Swizzle, FillNaN: m.FillNaN}
+	s := softgpu.TensorMap{Type: softgpu.TensorU32, Rank: len(m.Dim), Address: at, Swizzle: m.Swizzle,
+		FillNaN: m.FillNaN}
 	if m.Float {
 		s.Type = softgpu.TensorF32
 	}
@@ -285,7 +291,8 @@ func (w *worker) tensorMaps(m *probe.Map, params []byte, outAt uint64) (gpu, sof
 	if err := s.Check(); err != nil {
 		return nil, nil, err
 	}
-	h := native.Tensor{DataType: int32(s.Type), Address: cuda.DevicePtr(at), Dim: m.Dim, Strides: m.Strides(), Box: m.Box, Step: m.Step, Swizzle: int32(m.Swizzle)}
+	h := native.Tensor{DataType: int32(s.Type), Address: cuda.DevicePtr(at), Dim: m.Dim, Strides: m.Strides(),
+		Box: m.Box, Step: m.Step, Swizzle: int32(m.Swizzle)}
 	if m.FillNaN {
 		h.Fill = 1
 	}

@@ -2,8 +2,8 @@
 
     python3 programs.py jax|threads|generate|churn --stop FILE
 
-Each goes on until FILE exists and checks itself: it repeats the same work from the same start and compares the bits of every
-result with those of the first time. It prints one line a repetition and exits 1 when a bit differs.
+Each goes on until FILE exists and checks itself: it repeats the same work from the same start and compares the bits of
+every result with those of the first time. It prints one line a repetition and exits 1 when a bit differs.
 """
 import argparse
 import os
@@ -94,7 +94,8 @@ def generate_program(going):
     first = None
     while going():
         with torch.no_grad():
-            out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=64, do_sample=False, pad_token_id=0)
+            out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=64, do_sample=False,
+                                 pad_token_id=0)
         first = same(first, hash(tuple(out.flatten().tolist())), "tokens")
         yield
 

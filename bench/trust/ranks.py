@@ -1,10 +1,11 @@
-"""Two ranks with NCCL on two GPUs, held: what holdfast says to a checkpoint and a suspend of one, and whether both go on.
+"""Two ranks with NCCL on two GPUs, held: what holdfast says to a checkpoint and a suspend of one, and whether both go
+on.
 
     python3 ranks.py --holdfast BIN --work DIR --out FILE.json
 
-NCCL's ways are tried in turn: peer memory by VMM handles (its default), shared host memory, legacy IPC, sockets alone; and one process
-that copies between two GPUs. Where the driver could save a rank but not restore it (docs/results/hold.md), holdfast must refuse, and
-say why, before anything stops.
+NCCL's ways are tried in turn: peer memory by VMM handles (its default), shared host memory, legacy IPC, sockets alone;
+and one process that copies between two GPUs. Where the driver could save a rank but not restore it
+(docs/results/hold.md), holdfast must refuse, and say why, before anything stops.
 """
 import argparse
 import json
@@ -86,8 +87,10 @@ def main():
         for n in range(count):
             args = ["--peers"] if count == 1 else ["--rank", str(n), "--port", str(29500 + i)]
             with open(d / f"log{n}", "wb") as log:
-                procs.append(subprocess.Popen([a.holdfast, "run", "--gpu=native", "--name", f"rank{n}", "--", sys.executable, __file__, "--work", str(d), *args],
-                                              env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+                procs.append(subprocess.Popen([a.holdfast, "run", "--gpu=native", "--name", f"rank{n}", "--",
+                                               sys.executable, __file__, "--work", str(d), *args],
+                                              env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=log,
+                                              stderr=log))
         lines = lambda n: (d / f"steps{n}").read_text().count("\n") if (d / f"steps{n}").exists() else 0
 
         def go_on():

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What is refused of jobs with several GPUs, on a machine with two NVIDIA GPUs and PyTorch: bench/trust/ranks.sh HOLDFAST OUTDIR
+# What is refused of jobs with several GPUs, on a machine with two NVIDIA GPUs and PyTorch:
+# bench/trust/ranks.sh HOLDFAST OUTDIR
 set -u
 cd "$(dirname "$0")"
 holdfast=$1 out=$2

@@ -2,8 +2,8 @@
 
     python3 trust.py --holdfast BIN --work DIR --program jax --kind whole --count 200 --out FILE.json
 
-The program (programs.py) checks itself all the while. At the end it is killed and restored from the last image where the kind is
-"whole", and must then come to a good end. Every process that is started is ended by its own PID.
+The program (programs.py) checks itself all the while. At the end it is killed and restored from the last image where
+the kind is "whole", and must then come to a good end. Every process that is started is ended by its own PID.
 """
 import argparse
 import json
@@ -45,7 +45,8 @@ def main():
         end = time.monotonic() + limit
         while not cond():
             if time.monotonic() > end:
-                raise SystemExit(f"{a.program}: {what}: not within {limit} s\n{log.read_text(errors='replace')[-2000:]}")
+                raise SystemExit(f"{a.program}: {what}: not within {limit} "
+                                 f"s\n{log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.01)
 
     def launch(*argv):
@@ -53,14 +54,16 @@ def main():
             return subprocess.Popen([a.holdfast, *argv], stdin=subprocess.DEVNULL, stdout=f, stderr=f)
 
     name = a.program
-    proc = launch("run", "--gpu=native", "--name", name, "--", sys.executable, str(HERE / "programs.py"), a.program.partition("@")[0], "--stop", str(stop))
+    proc = launch("run", "--gpu=native", "--name", name, "--", sys.executable, str(HERE / "programs.py"),
+                  a.program.partition("@")[0], "--stop", str(stop))
     wait("the first repetition", lambda: repetitions() > 2 or proc.poll() is not None)
     stalls, totals, errors, died, last, steps = [], [], [], None, None, {}
     n = 0
     while n < a.count and time.monotonic() - begin < a.seconds and proc.poll() is None:
         image = work / f"image{n}"
         before = repetitions()
-        code, out, err = holdfast("checkpoint", name, "-o", str(image), "--leave-running" if a.kind == "whole" else "--gpu-only")
+        code, out, err = holdfast("checkpoint", name, "-o", str(image), "--leave-running" if a.kind == "whole"
+                                  else "--gpu-only")
         n += 1
         if code == 0:
             r = json.loads(out)
@@ -103,16 +106,20 @@ def main():
     q = lambda v, f: round(f(v), 1) if v else None
     run = lambda *c: subprocess.run(c, capture_output=True, text=True).stdout.strip()
     result = {
-        "program": a.program, "kind": a.kind, "checkpoints": n, "failed": len(errors), "died": died, "restored": restored, "ended_well": good,
-        "status": status, "repetitions": repetitions(), "stall_ms": {"median": q(stalls, statistics.median), "max": q(stalls, max)},
+        "program": a.program, "kind": a.kind, "checkpoints": n, "failed": len(errors), "died": died,
+        "restored": restored, "ended_well": good,
+        "status": status, "repetitions": repetitions(), "stall_ms": {"median": q(stalls, statistics.median),
+            "max": q(stalls, max)},
         "total_ms": {"median": q(totals, statistics.median), "max": q(totals, max)}, "errors": errors[:5],
         "seconds": round(time.monotonic() - begin), "date": time.strftime("%Y-%m-%d"),
-        "gpu": run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"), "holdfast": run(a.holdfast, "version"),
+        "gpu": run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"),
+        "holdfast": run(a.holdfast, "version"),
     }
     pathlib.Path(a.out).write_text(json.dumps(result, indent=1) + "\n")
     if not good or errors or died is not None:
         shutil.copy(log, a.out + ".log")
-    print(json.dumps({k: result[k] for k in ("program", "kind", "checkpoints", "failed", "died", "restored", "ended_well", "stall_ms")}), flush=True)
+    print(json.dumps({k: result[k] for k in ("program", "kind", "checkpoints", "failed", "died", "restored",
+                                             "ended_well", "stall_ms")}), flush=True)
 
 
 main()

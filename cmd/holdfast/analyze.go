@@ -63,11 +63,12 @@ type analyzeFlags struct {
 
 // An analyzedKernel is a kernel of a file.
 type analyzedKernel struct {
-	File    string `json:"file"`
-	Image   string `json:"image,omitempty"` // where in the file, or its digest in a trace; "" = the file is PTX
-	Kernel  string `json:"kernel"`
-	Target  string `json:"target"`
-	Code    string `json:"code"`             // ptx, also that in a cubin, or elf: machine code, with PTX beside it only in a trace
+	File   string `json:"file"`
+	Image  string `json:"image,omitempty"` // where in the file, or its digest in a trace; "" = the file is PTX
+	Kernel string `json:"kernel"`
+	Target string `json:"target"`
+	// ptx, also that in a cubin, or elf: machine code, with PTX beside it only in a trace
+	Code    string `json:"code"`
 	Class   string `json:"class"`            // always, conditionally, never, unknown
 	Reason  string `json:"reason,omitempty"` // why not always
 	Line    int    `json:"line,omitempty"`   // of the PTX
@@ -194,7 +195,8 @@ func (x *analysis) module(file, image string, m *ptx.Module) error {
 		return err
 	}
 	for _, s := range list {
-		k := &analyzedKernel{File: file, Image: image, Kernel: s.Name, Target: strings.Join(m.Target, ","), Code: "ptx", Class: s.Class.String()}
+		k := &analyzedKernel{File: file, Image: image, Kernel: s.Name, Target: strings.Join(m.Target, ","), Code: "ptx",
+			Class: s.Class.String()}
 		if s.Class != footprint.Always {
 			k.Reason, k.Line = s.Cause.String(), s.At
 		}
@@ -324,11 +326,13 @@ func (x *analysis) cubin(file, image string, data []byte, known map[string]bool)
 			continue
 		}
 		if s := summaries[k.Name]; s != nil {
-			x.add(&analyzedKernel{File: file, Image: image, Kernel: k.Name, Target: target, Code: "ptx", Class: s.Class.String(), Reason: s.Cause.String()}, s)
+			x.add(&analyzedKernel{File: file, Image: image, Kernel: k.Name, Target: target, Code: "ptx",
+				Class: s.Class.String(), Reason: s.Cause.String()}, s)
 			continue
 		}
 		s := footprint.Opaque(k.Name, cubinParams(k))
-		out := &analyzedKernel{File: file, Image: image, Kernel: k.Name, Target: target, Code: "elf", Class: s.Class.String(), Reason: s.Cause.String()}
+		out := &analyzedKernel{File: file, Image: image, Kernel: k.Name, Target: target, Code: "elf",
+			Class: s.Class.String(), Reason: s.Cause.String()}
 		x.add(out, s)
 	}
 	return nil

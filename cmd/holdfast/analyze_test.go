@@ -69,18 +69,21 @@ func TestAnalyzeImages(t *testing.T) {
 		ok   bool
 	}{
 		{"fat binary", good, 0, "nothing  sm_90   always", true},
-		{"trace", traceOf(t, empty), 0, "nothing  sm_90   always\nsecret           unknown  there is no PTX of it", true},
+		{"trace", traceOf(t, empty), 0, "nothing  sm_90   always\nsecret           unknown  there is no PTX of it",
+			true},
 		{"two fat binaries", append(bytes.Clone(good), good...), 0, "nothing", true},
 		{"cut short", good[:len(good)-1], 0, "offset 0x0: fat binary claims", false},
 		{"cut in the header", good[:20], 0, "offset 0x0: ", false},
 		{"PTX that is none", damaged, 0, "@0x10:6:5: ", false},
-		{"cubin cut short", []byte("\x7fELF\x02\x01\x01\x08\x08\x00\x00\x00\x00\x00\x00\x00\x02\x00\xbe\x00"), 0, "offset 0", false},
+		{"cubin cut short", []byte("\x7fELF\x02\x01\x01\x08\x08\x00\x00\x00\x00\x00\x00\x00\x02\x00\xbe\x00"), 0,
+			"offset 0", false},
 		{"ELF cut short", []byte("\x7fELF\x02\x01\x01\x00"), 0, "ELF", false},
 		{"trace cut short", []byte("HFTRACE\n\x01"), 0, "ended early", false},
 		{"a gigabyte of nothing", nil, 1 << 30, "offset 0: ", false},
 		{"a gigabyte of PTX", []byte("// "), 1 << 30, ":1:1: source has ", false},
 		{"a gigabyte of fat binary", good, 1 << 30, "nothing", true},
-		{"deep nesting", []byte(".version 8.0\n.target sm_90\n.address_size 64\n.entry k() " + strings.Repeat("{", 1<<20)), 0, ".ptx:4:", false},
+		{"deep nesting", []byte(".version 8.0\n.target sm_90\n.address_size 64\n.entry k() " + strings.Repeat("{",
+			1<<20)), 0, ".ptx:4:", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "x")

@@ -21,7 +21,8 @@ func awaitEnd(ctx context.Context, pid int) error {
 	defer unix.Close(fd)
 	for ctx.Err() == nil {
 		// In slices, because poll does not see the context end.
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int((100 * time.Millisecond).Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			int((100 * time.Millisecond).Milliseconds()))
 		if n > 0 {
 			return nil
 		}

@@ -69,7 +69,8 @@ func (a *app) checkpointVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&req.LeaveRunning, "leave-running", false, "the program goes on afterwards")
 	cmd.Flags().BoolVar(&req.GPUOnly, "gpu-only", false, "only the GPU memory, for rollback")
 	cmd.Flags().StringVar(&req.Mode, "mode", "auto", "how to copy: auto, stage, cow, recopy or stop")
-	cmd.Flags().BoolVar(&req.TCPClose, "tcp-close", false, "leave TCP connections out of the image: the restored program finds them closed")
+	cmd.Flags().BoolVar(&req.TCPClose, "tcp-close", false,
+		"leave TCP connections out of the image: the restored program finds them closed")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait until the program can be frozen (default 10s)")
 	registerValues(cmd, "mode", modes...)
 	return cmd
@@ -119,9 +120,11 @@ func printCheckpoint(w io.Writer, r api.CheckpointResult) error {
 	fmt.Fprintf(w, "stall %s, of it for GPU memory %s; drain %s; in all %s; mode %s%s\n",
 		msText(r.StallMS), msText(r.DataStallMS), msText(r.DrainMS), msText(r.TotalMS), r.Mode, why)
 	fmt.Fprintf(w, "%s of GPU memory in %d chunks: %d new (%s), %d stored before, %d zero; %d copied again\n",
-		bytesText(r.Bytes), r.Chunks, r.ChunksNew, bytesText(r.BytesNew), r.ChunksReused, r.ChunksZero, r.ChunksRecopied)
+		bytesText(r.Bytes), r.Chunks, r.ChunksNew, bytesText(r.BytesNew), r.ChunksReused, r.ChunksZero,
+		r.ChunksRecopied)
 	if r.Waits > 0 {
-		fmt.Fprintf(w, "%d launches or copies waited, %s in all, until what they write was kept; %d chunks were copied aside\n", r.Waits, msText(r.WaitedMS), r.ChunksAside)
+		fmt.Fprintf(w, "%d launches or copies waited, %s in all, until what they write was kept; %d chunks were "+
+			"copied aside\n", r.Waits, msText(r.WaitedMS), r.ChunksAside)
 	}
 	fmt.Fprintf(w, "digest %s\n\n", r.Digest)
 	return printSteps(w, r.Steps, r.StallMS)

@@ -51,12 +51,14 @@ func (a *app) daemonVerb() *cobra.Command {
 			if !supervised {
 				cfg.Again = []string{"daemon", "--dir", a.runtimeDir(), "--keep", keep.String(), "--idle",
 					idle.String(),
-					"--patience", patience.String(), "--lease", lease.String(), "--log-level", level, fmt.Sprintf("--json=%t", a.json)}
+					"--patience", patience.String(), "--lease", lease.String(), "--log-level", level,
+					fmt.Sprintf("--json=%t", a.json)}
 			}
 			return a.daemon(cmd.Context(), cfg)
 		},
 	}
-	cmd.Flags().DurationVar(&keep, "keep", 30*time.Second, "how long the GPU memory of a program that ended is kept for a warm restore")
+	cmd.Flags().DurationVar(&keep, "keep", 30*time.Second,
+		"how long the GPU memory of a program that ended is kept for a warm restore")
 	cmd.Flags().DurationVar(&idle, "idle", time.Minute, "end after so long with nothing to hold (0: never)")
 	cmd.Flags().DurationVar(&patience, "patience", checkpoint.DefaultPatience,
 		"how long a failed operation waits for its program to come back; that is tried on afterwards, too")

@@ -69,7 +69,8 @@ type doctorReport struct {
 
 func examine(ctx context.Context, m machine, kind string) doctorReport {
 	r := doctorReport{GPU: kind, OK: true}
-	groups := [][]check{m.gpuChecks(kind), m.criuChecks(ctx), m.privilegeChecks(), m.kernelChecks(), m.limitChecks(), m.daemonChecks(ctx)}
+	groups := [][]check{m.gpuChecks(kind), m.criuChecks(ctx), m.privilegeChecks(), m.kernelChecks(), m.limitChecks(),
+		m.daemonChecks(ctx)}
 	for _, g := range groups {
 		for _, c := range g {
 			if c.Status == checkFail {
@@ -103,6 +104,7 @@ func (r doctorReport) print(w io.Writer) error {
 			fail++
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%d checks: %d warn, %d fail; --gpu=auto means %s here\n", len(r.Checks), warn, fail, r.GPU)
+	_, err := fmt.Fprintf(w, "\n%d checks: %d warn, %d fail; --gpu=auto means %s here\n", len(r.Checks),
+		warn, fail, r.GPU)
 	return err
 }

@@ -66,13 +66,15 @@ func (m machine) gpuChecks(kind string) []check {
 	var list []check
 	version, err := m.read("proc/driver/nvidia/version")
 	if err != nil {
-		list = append(list, result(group, "kernel driver", false, otherwise, "none loaded", "install the NVIDIA driver (570 or newer), or use --gpu=soft"))
+		list = append(list, result(group, "kernel driver", false, otherwise, "none loaded",
+			"install the NVIDIA driver (570 or newer), or use --gpu=soft"))
 	} else {
 		line, _, _ := strings.Cut(version, "\n")
 		list = append(list, driverCheck(group, otherwise, line))
 	}
 	if kind != gpuNative && m.root == "/" && findDriver() == "" {
-		list = append(list, result(group, "libcuda.so.1", false, otherwise, "not found", "install the driver's user-space libraries, or use --gpu=soft"))
+		list = append(list, result(group, "libcuda.so.1", false, otherwise, "not found",
+			"install the driver's user-space libraries, or use --gpu=soft"))
 	} else if m.root == "/" {
 		list = append(list, driverAPIChecks(group, otherwise)...)
 	}
@@ -87,7 +89,9 @@ func (m machine) gpuChecks(kind string) []check {
 // minDriver is the first major version whose libcuda checkpoints other processes.
 const minDriver = 570
 
-// driverCheck reads a line such as "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build".
+// driverCheck reads a line such as
+//
+//	NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build
 func driverCheck(group, otherwise, line string) check {
 	for _, word := range strings.Fields(line) {
 		majorText, _, dotted := strings.Cut(word, ".")
@@ -106,11 +110,13 @@ func (m machine) criuChecks(ctx context.Context) []check {
 	const effect = "; without it only --gpu-only, rollback, suspend and resume work"
 	tool, err := criu.Find(nil)
 	if err != nil {
-		return []check{{group, "version", checkFail, err.Error() + effect, "install CRIU 4 (docs/criu.md), or run scripts/criu.sh and set HOLDFAST_CRIU"}}
+		return []check{{group, "version", checkFail, err.Error() + effect,
+			"install CRIU 4 (docs/criu.md), or run scripts/criu.sh and set HOLDFAST_CRIU"}}
 	}
 	list := []check{{group, "version", checkOK, tool.Version() + " (" + tool.Path() + ")", ""}}
 	if err := tool.Check(); err != nil {
-		return append(list, check{group, "criu check", checkFail, err.Error(), "see the remedies under privileges and kernel"})
+		return append(list, check{group, "criu check", checkFail, err.Error(),
+			"see the remedies under privileges and kernel"})
 	}
 	return append(list, check{group, "criu check", checkOK, "the kernel has what CRIU needs", ""})
 }
@@ -171,7 +177,8 @@ func (m machine) privilegeChecks() []check {
 		list = append(list, check{group, "ptrace_scope", checkOK, "no yama", ""})
 	} else {
 		ok := scope == "0" || (scope != "3" && caps&(1<<19) != 0)
-		list = append(list, result(group, "ptrace_scope", ok, checkFail, scope, "sysctl kernel.yama.ptrace_scope=0 (3 lasts until a reboot)"))
+		list = append(list, result(group, "ptrace_scope", ok, checkFail, scope,
+			"sysctl kernel.yama.ptrace_scope=0 (3 lasts until a reboot)"))
 	}
 	return list
 }
@@ -211,7 +218,8 @@ func (m machine) kernelChecks() []check {
 		}
 	}
 	if config == nil {
-		list = append(list, check{group, "configuration", checkOK, "not readable: judged by what /proc shows and by criu check", ""})
+		list = append(list, check{group, "configuration", checkOK,
+			"not readable: judged by what /proc shows and by criu check", ""})
 	}
 	return list
 }
@@ -219,7 +227,8 @@ func (m machine) kernelChecks() []check {
 // kernelConfig returns the options that are set, and where that was read; nil if it
 // cannot be read.
 func (m machine) kernelConfig() (map[string]string, string) {
-	for _, path := range []string{"proc/config.gz", "boot/config-" + m.release, "lib/modules/" + m.release + "/config"} {
+	for _, path := range []string{"proc/config.gz", "boot/config-" + m.release,
+		"lib/modules/" + m.release + "/config"} {
 		f, err := os.Open(filepath.Join(m.root, path))
 		if err != nil {
 			continue
@@ -251,21 +260,27 @@ func (m machine) kernelConfig() (map[string]string, string) {
 func (m machine) limitChecks() []check {
 	const group = "limits"
 	var list []check
-	list = append(list, m.spaceCheck(group, "/dev/shm", "dev/shm", 1<<30, "the software GPU keeps device memory in shared memory: mount a larger tmpfs there"))
-	list = append(list, m.spaceCheck(group, "cache directory", m.cache, 64<<20, "free some space, or set XDG_CACHE_HOME"))
+	list = append(list, m.spaceCheck(group, "/dev/shm", "dev/shm", 1<<30,
+		"the software GPU keeps device memory in shared memory: mount a larger tmpfs there"))
+	list = append(list, m.spaceCheck(group, "cache directory", m.cache, 64<<20,
+		"free some space, or set XDG_CACHE_HOME"))
 	if wd, err := os.Getwd(); err == nil && m.root == "/" {
-		list = append(list, m.spaceCheck(group, "this directory", wd, 4<<30, "an image is as large as what it holds: write images where there is space"))
+		list = append(list, m.spaceCheck(group, "this directory", wd, 4<<30,
+			"an image is as large as what it holds: write images where there is space"))
 	}
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r) == nil {
-		list = append(list, result(group, "locked memory", r.Max >= 64<<20 || m.uid == 0, checkWarn, limitText(r.Max, true), "ulimit -l unlimited: buffers for copies are pinned"))
+		list = append(list, result(group, "locked memory", r.Max >= 64<<20 || m.uid == 0, checkWarn,
+			limitText(r.Max, true), "ulimit -l unlimited: buffers for copies are pinned"))
 	}
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
-		list = append(list, result(group, "open files", r.Max >= 4096, checkWarn, limitText(r.Max, false), "ulimit -n 65536: the daemon holds a descriptor per allocation"))
+		list = append(list, result(group, "open files", r.Max >= 4096, checkWarn, limitText(r.Max, false),
+			"ulimit -n 65536: the daemon holds a descriptor per allocation"))
 	}
 	if text, err := m.read("proc/sys/kernel/pid_max"); err == nil {
 		n, _ := strconv.Atoi(text)
-		list = append(list, result(group, "pid_max", n >= 1<<16, checkWarn, text, "sysctl kernel.pid_max=4194304: a restored program needs its old PID, and few PIDs are reused soon"))
+		list = append(list, result(group, "pid_max", n >= 1<<16, checkWarn, text,
+			"sysctl kernel.pid_max=4194304: a restored program needs its old PID, and few PIDs are reused soon"))
 	}
 	return list
 }
@@ -304,14 +319,16 @@ func (m machine) daemonChecks(ctx context.Context) []check {
 	if info, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
 		list = append(list, check{group, "runtime directory", checkOK, m.dir + " (made on demand)", ""})
 	} else if err != nil {
-		list = append(list, check{group, "runtime directory", checkFail, err.Error(), "set HOLDFAST_DIR to a directory of your own"})
+		list = append(list, check{group, "runtime directory", checkFail, err.Error(),
+			"set HOLDFAST_DIR to a directory of your own"})
 	} else {
 		open := info.Mode().Perm()&0o077 != 0
 		if err := owned.Check(m.dir); err != nil && !open {
 			return append(list, check{group, "runtime directory", checkFail, err.Error(),
 				"set HOLDFAST_DIR to a directory of your own"})
 		}
-		list = append(list, result(group, "runtime directory", !open, checkFail, fmt.Sprintf("%s, mode %04o", m.dir, info.Mode().Perm()), "chmod 700 "+m.dir))
+		list = append(list, result(group, "runtime directory", !open, checkFail,
+			fmt.Sprintf("%s, mode %04o", m.dir, info.Mode().Perm()), "chmod 700 "+m.dir))
 	}
 	v, err := m.client.Version(ctx)
 	switch {
@@ -321,8 +338,10 @@ func (m machine) daemonChecks(ctx context.Context) []check {
 		list = append(list, check{group, "daemon", checkFail, err.Error(), "see " + filepath.Join(m.dir, "daemon.log")})
 	default:
 		same := v.Version == version
-		list = append(list, result(group, "daemon", same, checkWarn, fmt.Sprintf("PID %d, version %s, %d held", v.PID, v.Version, v.Held),
-			"this holdfast is version "+version+": restart the daemon (holdfast daemon stop); held programs are taken over"))
+		list = append(list, result(group, "daemon", same, checkWarn,
+			fmt.Sprintf("PID %d, version %s, %d held", v.PID, v.Version, v.Held),
+			"this holdfast is version "+version+": restart the daemon (holdfast daemon stop); held programs are "+
+				"taken over"))
 	}
 	return list
 }

@@ -13,7 +13,8 @@ import (
 func driverAPIChecks(group, otherwise string) []check {
 	path := findDriver()
 	if path == "" {
-		return []check{result(group, "libcuda.so.1", false, otherwise, "not found", "install the driver's user-space libraries, or use --gpu=soft")}
+		return []check{result(group, "libcuda.so.1", false, otherwise, "not found",
+			"install the driver's user-space libraries, or use --gpu=soft")}
 	}
 	drv, err := native.Open(path)
 	if err != nil {
@@ -21,7 +22,8 @@ func driverAPIChecks(group, otherwise string) []check {
 	}
 	list := []check{{group, "libcuda.so.1", checkOK, path, ""}}
 	if err := drv.Init(); err != nil {
-		return append(list, result(group, "cuInit", false, otherwise, err.Error(), "see whether nvidia-smi works, and who may open /dev/nvidia*"))
+		return append(list, result(group, "cuInit", false, otherwise, err.Error(),
+			"see whether nvidia-smi works, and who may open /dev/nvidia*"))
 	}
 	v, err := drv.DriverVersion()
 	if err != nil {
@@ -41,7 +43,8 @@ func driverAPIChecks(group, otherwise string) []check {
 func deviceChecks(drv cuda.Driver, group, otherwise string) []check {
 	n, err := drv.DeviceCount()
 	if err != nil || n == 0 {
-		return []check{result(group, "devices", false, otherwise, fmt.Sprintf("%d devices, %v", n, err), "see whether nvidia-smi lists a GPU")}
+		return []check{result(group, "devices", false, otherwise, fmt.Sprintf("%d devices, %v", n, err),
+			"see whether nvidia-smi lists a GPU")}
 	}
 	var list []check
 	for i := range n {
@@ -64,7 +67,8 @@ func deviceChecks(drv cuda.Driver, group, otherwise string) []check {
 		} {
 			v, err := drv.DeviceAttribute(need.attr, dev)
 			if err != nil || v == 0 {
-				list = append(list, result(group, at, false, otherwise, "no "+need.what, "this device's memory cannot be held (MIG or vGPU without it?)"))
+				list = append(list, result(group, at, false, otherwise, "no "+need.what,
+					"this device's memory cannot be held (MIG or vGPU without it?)"))
 			}
 		}
 	}

@@ -74,8 +74,10 @@ func (a *app) emulateVerb() *cobra.Command {
 	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster, `X[,Y,Z]` (default: what the kernel asks for)")
 	fl.StringArrayVar(&f.args, "arg", nil, "the next argument: `TYPE:VALUE`, bytes:HEX, or buf:BYTES[=FILE]")
 	fl.StringArrayVar(&f.outs, "out", nil, "write the buffer of argument I to FILE afterwards (`I=FILE`)")
-	fl.Uint64Var(&f.maxInsts, "max-instructions", defaultMaxInsts, "stop with an error after so many thread instructions (0: never)")
-	fl.BoolVar(&f.observe, "observe", false, "print which bytes of device memory were read and written, and which were read first")
+	fl.Uint64Var(&f.maxInsts, "max-instructions", defaultMaxInsts,
+		"stop with an error after so many thread instructions (0: never)")
+	fl.BoolVar(&f.observe, "observe", false, "print which bytes of device memory were read and written, and which "+
+		"were read first")
 	return cmd
 }
 
@@ -103,7 +105,8 @@ func (a *app) emulate(ctx context.Context, file string, f emulateFlags) error {
 	if f.kernel == "" {
 		return usageErrorf("--kernel is missing")
 	}
-	cfg := softgpu.LaunchConfig{SharedDynamic: f.shared, MaxInstructions: f.maxInsts, Printf: a.stdout, Cancel: ctx.Done()}
+	cfg := softgpu.LaunchConfig{SharedDynamic: f.shared, MaxInstructions: f.maxInsts, Printf: a.stdout,
+		Cancel: ctx.Done()}
 	if a.json {
 		cfg.Printf = a.stderr
 	}
@@ -189,10 +192,12 @@ func (a *app) emulated(kernel string, s softgpu.Stats, accesses []access) error 
 			WarpInstructions   uint64   `json:"warp_instructions"`
 			ElapsedMS          float64  `json:"elapsed_ms"`
 			Accesses           []access `json:"accesses,omitempty"`
-		}{kernel, s.Blocks, s.ThreadInstructions, s.WarpInstructions, float64(s.Elapsed.Microseconds()) / 1000, accesses})
+		}{kernel, s.Blocks, s.ThreadInstructions, s.WarpInstructions,
+			float64(s.Elapsed.Microseconds()) / 1000, accesses})
 	}
 	for _, x := range accesses {
-		if _, err := fmt.Fprintf(a.stdout, "%s: bytes %d to %d %s\n", x.Where, x.Offset, x.Offset+x.Bytes-1, strings.ReplaceAll(x.Kind, "_", " ")); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%s: bytes %d to %d %s\n", x.Where, x.Offset, x.Offset+x.Bytes-1,
+			strings.ReplaceAll(x.Kind, "_", " ")); err != nil {
 			return err
 		}
 	}
@@ -273,7 +278,8 @@ func newEmulated() (*emulatedGPU, error) {
 func (g *emulatedGPU) alloc(n uint64) (uint64, error) {
 	size := (max(n, 1) + softgpu.PageSize - 1) &^ (softgpu.PageSize - 1)
 	if n > maxBuffer || g.next+size+softgpu.PageSize > emulateLo+emulateWindow {
-		return 0, fmt.Errorf("%d bytes of device memory: a buffer may have %d, all together %d", n, uint64(maxBuffer), uint64(emulateWindow))
+		return 0, fmt.Errorf("%d bytes of device memory: a buffer may have %d, all together %d", n, uint64(maxBuffer),
+			uint64(emulateWindow))
 	}
 	fd, err := unix.MemfdCreate("holdfast-emulate", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -305,7 +311,8 @@ func (g *emulatedGPU) bind(k softgpu.KernelInfo, args []string) ([]value, error)
 		for _, p := range k.Params {
 			want = append(want, fmt.Sprintf("%s (%d bytes)", p.Name, p.Size))
 		}
-		return nil, usageErrorf("kernel %s has %d parameters, --arg is there %d times; it takes: %s", k.Name, len(k.Params), len(args), strings.Join(want, ", "))
+		return nil, usageErrorf("kernel %s has %d parameters, --arg is there %d times; it takes: %s", k.Name,
+			len(k.Params), len(args), strings.Join(want, ", "))
 	}
 	var values []value
 	for i, text := range args {
@@ -314,7 +321,8 @@ func (g *emulatedGPU) bind(k softgpu.KernelInfo, args []string) ([]value, error)
 			return nil, fmt.Errorf("argument %d, --arg %s: %w", i, text, err)
 		}
 		if p := k.Params[i]; len(v.bytes) != int(p.Size) {
-			return nil, usageErrorf("argument %d, --arg %s: has %d bytes, parameter %s has %d", i, text, len(v.bytes), p.Name, p.Size)
+			return nil, usageErrorf("argument %d, --arg %s: has %d bytes, parameter %s has %d", i, text, len(v.bytes),
+				p.Name, p.Size)
 		}
 		values = append(values, v)
 	}

@@ -87,7 +87,8 @@ func cacheDir() string {
 func unpackLibraries() (embedded.Libraries, error) {
 	l, err := embedded.Unpack(cacheDir())
 	if err == nil && strings.ContainsAny(l.Shim, " :\t\n") {
-		err = fmt.Errorf("the loader cannot preload %q: a blank or colon in the path; set XDG_CACHE_HOME to a directory without", l.Shim)
+		err = fmt.Errorf("the loader cannot preload %q: a blank or colon in the path; set XDG_CACHE_HOME to a "+
+			"directory without", l.Shim)
 	}
 	return l, err
 }

@@ -33,7 +33,8 @@ func (a *app) imagesVerb() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.imagesLsVerb(), a.imagesInspectVerb(), a.imagesVerifyVerb(), a.imagesDiffVerb(), a.imagesRmVerb(), a.imagesGCVerb())
+	cmd.AddCommand(a.imagesLsVerb(), a.imagesInspectVerb(), a.imagesVerifyVerb(), a.imagesDiffVerb(), a.imagesRmVerb(),
+		a.imagesGCVerb())
 	return cmd
 }
 
@@ -51,7 +52,8 @@ type imageInfo struct {
 }
 
 func infoOf(dir string, m *image.Manifest) imageInfo {
-	info := imageInfo{Dir: dir, Kind: m.Kind, Created: m.Created, GPU: imageGPU(m), Bytes: m.Bytes(), Digest: m.Digest()}
+	info := imageInfo{Dir: dir, Kind: m.Kind, Created: m.Created, GPU: imageGPU(m), Bytes: m.Bytes(),
+		Digest: m.Digest()}
 	for _, p := range m.Programs {
 		info.Names = append(info.Names, p.Name)
 		info.PIDs = append(info.PIDs, p.PID)
@@ -92,7 +94,8 @@ func (a *app) imagesLsVerb() *cobra.Command {
 					t.add(i.Dir, "damaged", "", i.Error, "", "")
 					continue
 				}
-				t.add(i.Dir, i.Kind, i.GPU, strings.Join(i.Names, ","), bytesText(i.Bytes), ageText(time.Since(i.Created)))
+				t.add(i.Dir, i.Kind, i.GPU, strings.Join(i.Names, ","), bytesText(i.Bytes),
+					ageText(time.Since(i.Created)))
 			}
 			return t.print(a.stdout)
 		},
@@ -128,10 +131,12 @@ func (a *app) imagesInspectVerb() *cobra.Command {
 
 func printImage(w io.Writer, im *image.Image, u image.Usage) error {
 	m := im.Manifest
-	fmt.Fprintf(w, "%s: %s image of %s, written by %s\n", im.Dir(), m.Kind, m.Created.Local().Format(time.DateTime), m.Tool)
+	fmt.Fprintf(w, "%s: %s image of %s, written by %s\n", im.Dir(), m.Kind,
+		m.Created.Local().Format(time.DateTime), m.Tool)
 	fmt.Fprintf(w, "GPU: %s, %s\n", imageGPU(m), m.GPU.Name)
 	for _, p := range m.Programs {
-		fmt.Fprintf(w, "program %s (PID %d): %s\n", p.Name, p.PID, commandText(api.Process{Exe: p.Exe, Command: p.Command}))
+		fmt.Fprintf(w, "program %s (PID %d): %s\n", p.Name, p.PID,
+			commandText(api.Process{Exe: p.Exe, Command: p.Command}))
 	}
 	fmt.Fprintf(w, "GPU memory: %s in %d allocations, digest %s\n", bytesText(m.Bytes()), len(m.Regions), m.Digest())
 	fmt.Fprintf(w, "chunks: %d, of them %d zero; %d files of %s, %d shared with other images; other files %s\n",
@@ -307,7 +312,8 @@ written meanwhile.`,
 			if a.json {
 				return a.printJSON(c)
 			}
-			_, err = fmt.Fprintf(a.stdout, "%d chunks (%s) and %d unfinished images removed; %d images are being written\n",
+			_, err = fmt.Fprintf(a.stdout, "%d chunks (%s) and %d unfinished images removed; %d images are being "+
+				"written\n",
 				c.Chunks, bytesText(c.Bytes), c.Partials, c.Busy)
 			return err
 		},

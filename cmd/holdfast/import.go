@@ -44,7 +44,8 @@ func (a *app) importVerb() *cobra.Command {
 			if a.json {
 				return a.printJSON(infoOf(dir, manifest))
 			}
-			_, err = fmt.Fprintf(a.stdout, "%s: %s image, %s of GPU memory, digest %s\n", dir, manifest.Kind, bytesText(manifest.Bytes()), manifest.Digest())
+			_, err = fmt.Fprintf(a.stdout, "%s: %s image, %s of GPU memory, digest %s\n", dir, manifest.Kind,
+				bytesText(manifest.Bytes()), manifest.Digest())
 			return err
 		},
 	}

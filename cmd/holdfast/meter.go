@@ -72,7 +72,8 @@ func (m *meter) text(p api.Progress, d time.Duration) string {
 		const cells = 24
 		done := min(p.Done, p.Total)
 		full := int(float64(done) / float64(p.Total) * cells)
-		fmt.Fprintf(&b, "[%s%s] %3d%% ", strings.Repeat("#", full), strings.Repeat(".", cells-full), int(float64(done)/float64(p.Total)*100))
+		fmt.Fprintf(&b, "[%s%s] %3d%% ", strings.Repeat("#", full), strings.Repeat(".", cells-full),
+			int(float64(done)/float64(p.Total)*100))
 		fmt.Fprintf(&b, "%s of %s", bytesText(p.Done), bytesText(p.Total))
 	} else {
 		b.WriteString(bytesText(p.Done))

@@ -55,7 +55,9 @@ func observed(o *softgpu.Observer, places []place) []access {
 func split(out []access, r softgpu.Range, places []place, kind string) []access {
 	for r.Len > 0 {
 		// The last place that begins at or before the range.
-		i, found := slices.BinarySearchFunc(places, r.Addr, func(p place, va uint64) int { return cmp.Compare(p.va, va) })
+		i, found := slices.BinarySearchFunc(places, r.Addr, func(p place, va uint64) int {
+			return cmp.Compare(p.va, va)
+		})
 		if !found {
 			i--
 		}

@@ -63,9 +63,10 @@ func (a *app) ptxCheckVerb() *cobra.Command {
 
 func (a *app) ptxFmtVerb() *cobra.Command {
 	return &cobra.Command{
-		Use:     "fmt FILE",
-		Short:   "Print a file in the one layout",
-		Long:    "Print a PTX file in the one layout. Formatting what it prints changes nothing. Comments\nare not kept; numbers and names keep their spelling.",
+		Use:   "fmt FILE",
+		Short: "Print a file in the one layout",
+		Long: "Print a PTX file in the one layout. Formatting what it prints changes nothing. Comments\nare not " +
+			"kept; numbers and names keep their spelling.",
 		Example: "  holdfast ptx fmt kernel.ptx > tidy.ptx",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,9 +89,10 @@ func (a *app) ptxFmtVerb() *cobra.Command {
 
 func (a *app) ptxASTVerb() *cobra.Command {
 	return &cobra.Command{
-		Use:     "ast FILE",
-		Short:   "Print the syntax tree",
-		Long:    "Print the syntax tree of a PTX file: one node a line, with its position, indented below\nthe node that it belongs to.",
+		Use:   "ast FILE",
+		Short: "Print the syntax tree",
+		Long: "Print the syntax tree of a PTX file: one node a line, with its position, indented below\nthe node " +
+			"that it belongs to.",
 		Example: "  holdfast ptx ast kernel.ptx\n  holdfast ptx ast --json kernel.ptx | jq '.Decls[].Name'",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -188,9 +190,11 @@ func (a *app) ptxIR(m *ptx.Module) error {
 }
 
 func describeIR(f *ir.Func) irFunction {
-	out := irFunction{Name: f.Name, Kernel: f.Kernel, Blocks: len(f.Blocks), Values: len(f.Vals), Live: f.Live.Max, Loops: []irLoop{}, Text: string(ir.Format(f, false))}
+	out := irFunction{Name: f.Name, Kernel: f.Kernel, Blocks: len(f.Blocks), Values: len(f.Vals), Live: f.Live.Max,
+		Loops: []irLoop{}, Text: string(ir.Format(f, false))}
 	for _, l := range f.Loops.Loops {
-		d := irLoop{Header: l.Header.Index, Depth: l.Depth, Blocks: len(l.Blocks), Irreducible: l.Irreducible, Inductions: []string{}}
+		d := irLoop{Header: l.Header.Index, Depth: l.Depth, Blocks: len(l.Blocks), Irreducible: l.Irreducible,
+			Inductions: []string{}}
 		for _, in := range l.Header.Insts {
 			if d.Line == 0 {
 				d.Line = in.Pos
@@ -299,7 +303,8 @@ func (a *app) ptxCheck(m *ptx.Module) error {
 	if err := ptx.Check(m); err != nil {
 		return a.ptxErrors(err)
 	}
-	sum := ptxSummary{File: m.File, Version: fmt.Sprintf("%d.%d", m.Version.Major, m.Version.Minor), Target: m.Target, Kernels: []string{}, Warnings: []diagnostic{}}
+	sum := ptxSummary{File: m.File, Version: fmt.Sprintf("%d.%d", m.Version.Major, m.Version.Minor), Target: m.Target,
+		Kernels: []string{}, Warnings: []diagnostic{}}
 	var bad []diagnostic
 	for _, d := range m.Decls {
 		f, ok := d.(*ptx.Func)
@@ -436,7 +441,8 @@ func (o *outliner) node(label string, depth int) {
 // few words.
 func plainText(key string, t json.Token) string {
 	s, ok := t.(string)
-	if !ok || key == "Pos" || key == "End" || key == "Type" || key == "Space" || key == "Link" || key == "Kind" || key == "Bits" || key == "Version" {
+	if !ok || key == "Pos" || key == "End" || key == "Type" || key == "Space" || key == "Link" || key == "Kind" ||
+		key == "Bits" || key == "Version" {
 		return fmt.Sprint(t)
 	}
 	return strconv.Quote(s)

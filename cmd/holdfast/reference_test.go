@@ -85,7 +85,8 @@ func page(cmd *cobra.Command) []byte {
 		b.WriteString("\n## Verbs\n\n")
 		for _, sub := range cmd.Commands() {
 			if !sub.Hidden && sub.Name() != "help" {
-				fmt.Fprintf(&b, "- [`%s`](%s.md): %s\n", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-"), sub.Short)
+				fmt.Fprintf(&b, "- [`%s`](%s.md): %s\n", sub.CommandPath(),
+					strings.ReplaceAll(sub.CommandPath(), " ", "-"), sub.Short)
 			}
 		}
 	}

@@ -49,7 +49,8 @@ func (a *app) restoreVerb() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&req.Detach, "detach", "d", false, "return once the program goes on")
-	cmd.Flags().BoolVar(&req.OnDemand, "on-demand", false, "go on before all GPU memory is there; launches wait for what they need")
+	cmd.Flags().BoolVar(&req.OnDemand, "on-demand", false,
+		"go on before all GPU memory is there; launches wait for what they need")
 	cmd.Flags().StringVar(&req.Name, "name", "", "give the program this name (default: the one it had)")
 	cmd.Flags().BoolVar(&req.Trust, "trust", false,
 		"although the image belongs to another user: its program will run as you")
@@ -113,14 +114,16 @@ func (a *app) attendRestored(res api.RestoreResult) error {
 		if err := awaitEnd(context.Background(), res.PID); err != nil {
 			return &exitError{exitHoldfast, fmt.Errorf("wait for %s (PID %d): %w", res.Name, res.PID, err)}
 		}
-		return &exitError{exitHoldfast, fmt.Errorf("%s (PID %d) has ended; with which status is not known", res.Name, res.PID)}
+		return &exitError{exitHoldfast, fmt.Errorf("%s (PID %d) has ended; with which status is not known",
+			res.Name, res.PID)}
 	}
 	if w.Status == 0 {
 		return nil
 	}
 	if w.Status == 128+int(syscall.SIGKILL) {
 		if dir := a.checkpointOf(res.PID); dir != "" {
-			fmt.Fprintf(a.stderr, "holdfast: %s (PID %d) was checkpointed and ended; it goes on with: holdfast restore %s\n", res.Name, res.PID, dir)
+			fmt.Fprintf(a.stderr, "holdfast: %s (PID %d) was checkpointed and ended; it goes on with: holdfast "+
+				"restore %s\n", res.Name, res.PID, dir)
 		}
 	}
 	return &exitError{code: w.Status}
@@ -135,7 +138,8 @@ func (a *app) startFor(ctx context.Context, dir string) error {
 	}
 	defer im.Close()
 	if im.Manifest.Kind == image.KindGPUOnly {
-		return &api.Error{Code: "refused", Message: "it is a gpu-only image: it has no process", Remedy: "put it back into the live program with holdfast rollback"}
+		return &api.Error{Code: "refused", Message: "it is a gpu-only image: it has no process",
+			Remedy: "put it back into the live program with holdfast rollback"}
 	}
 	return a.startServers(ctx, imageGPU(im.Manifest))
 }

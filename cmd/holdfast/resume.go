@@ -29,7 +29,8 @@ func (a *app) resumeVerb() *cobra.Command {
 			if a.json {
 				return a.printJSON(res)
 			}
-			fmt.Fprintf(a.stdout, "%s (PID %d) goes on: %s of GPU memory back in %s\n\n", args[0], res.PID, bytesText(res.Bytes), msText(res.TotalMS))
+			fmt.Fprintf(a.stdout, "%s (PID %d) goes on: %s of GPU memory back in %s\n\n", args[0], res.PID,
+				bytesText(res.Bytes), msText(res.TotalMS))
 			return printSteps(a.stdout, res.Steps, 0)
 		},
 	}

@@ -38,15 +38,18 @@ func (a *app) root() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Use: "help [VERB]", Short: "Help about a verb", RunE: func(cmd *cobra.Command, args []string) error {
-		verb, _, err := root.Find(args)
-		if err != nil {
-			return usageErrorf("%v", err)
-		}
-		return verb.Help()
-	}})
+	root.SetHelpCommand(&cobra.Command{Use: "help [VERB]", Short: "Help about a verb",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verb, _, err := root.Find(args)
+			if err != nil {
+				return usageErrorf("%v", err)
+			}
+			return verb.Help()
+		}})
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as JSON")
-	root.PersistentFlags().StringVar(&a.client.Dir, "dir", "", "runtime directory of the daemon (default $HOLDFAST_DIR, else $XDG_RUNTIME_DIR/holdfast, else /run/holdfast for root)")
+	root.PersistentFlags().StringVar(&a.client.Dir, "dir", "",
+		"runtime directory of the daemon (default $HOLDFAST_DIR, else $XDG_RUNTIME_DIR/holdfast, else /run/holdfast "+
+			"for root)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
 		a.runVerb(),

@@ -232,7 +232,8 @@ func (a *app) attend(cmd *exec.Cmd, name, kind string) error {
 	rec.Event, rec.Status = "end", &status
 	a.record(rec)
 	if rec.Checkpoint != "" && !a.json {
-		fmt.Fprintf(a.stderr, "holdfast: %s (PID %d) was checkpointed and ended; it goes on with: holdfast restore %s\n", name, pid, rec.Checkpoint)
+		fmt.Fprintf(a.stderr, "holdfast: %s (PID %d) was checkpointed and ended; it goes on with: holdfast restore "+
+			"%s\n", name, pid, rec.Checkpoint)
 	}
 	if status == 0 {
 		return nil

@@ -34,8 +34,8 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// plain keeps what a program says of itself (its name, its command line, the text of an error) from steering the terminal.
-// Ends of lines stay.
+// plain keeps what a program says of itself (its name, its command line, the text of an error) from steering the
+// terminal. Ends of lines stay.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

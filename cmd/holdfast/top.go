@@ -103,7 +103,8 @@ func (a *app) showTop(rows []topRow, now time.Time, tty bool) error {
 	t := newTable(">PID", "NAME", "GPU", "STATE", ">RESIDENT", ">LAUNCHES/S", ">LAUNCHES", ">AGE", "COMMAND")
 	for _, r := range rows {
 		resident += r.ResidentBytes
-		t.add(fmt.Sprint(r.PID), r.Name, r.GPU, r.State, bytesText(r.ResidentBytes), fmt.Sprintf("%.0f", r.LaunchesPerSecond),
+		t.add(fmt.Sprint(r.PID), r.Name, r.GPU, r.State, bytesText(r.ResidentBytes),
+			fmt.Sprintf("%.0f", r.LaunchesPerSecond),
 			fmt.Sprint(r.Launches), ageText(now.Sub(r.Started)), commandText(r.Process))
 	}
 	fmt.Fprintf(&b, "%s  %d held, %s resident\n\n", now.Format(time.TimeOnly), len(rows), bytesText(resident))

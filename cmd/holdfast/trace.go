@@ -101,7 +101,8 @@ func (a *app) trace(ctx context.Context, f traceFlags, args []string) error {
 		return &exitError{exitHoldfast, err}
 	}
 	caches := func(pid int) []string { return tap.Caches(recorder.Environ(pid)) }
-	rec, err := recorder.New(file, caches, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	rec, err := recorder.New(file, caches, slog.New(slog.NewTextHandler(a.stderr,
+		&slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return &exitError{exitHoldfast, fmt.Errorf("%s: %w", f.out, err)}
 	}
@@ -145,7 +146,8 @@ func (a *app) traced(out string, bytes int64, list []*recorder.Process, status e
 			return &exitError{exitHoldfast, fmt.Errorf("%s: process %d (PID %d): %w", out, p.Number, p.PID, p.Err)}
 		}
 		if p.Launches < p.Counted.Launches {
-			fmt.Fprintf(a.stderr, "holdfast: process %d (PID %d, %s): %d launches, of which %d are not in the trace as kernels\n",
+			fmt.Fprintf(a.stderr, "holdfast: process %d (PID %d, %s): %d launches, of which %d are not in the trace "+
+				"as kernels\n",
 				p.Number, p.PID, p.Name, p.Counted.Launches, p.Counted.Launches-p.Launches)
 		}
 	}
@@ -162,7 +164,8 @@ func (a *app) traced(out string, bytes int64, list []*recorder.Process, status e
 			Waits     uint64 `json:"waits"`
 		}{"traced", out, bytes, len(list), launches, graphs, waits})
 	} else {
-		fmt.Fprintf(a.stderr, "holdfast: %s: %d processes, %d launches, %d graph launches, %s\n", out, len(list), launches, graphs, bytesText(uint64(bytes)))
+		fmt.Fprintf(a.stderr, "holdfast: %s: %d processes, %d launches, %d graph launches, %s\n", out, len(list),
+			launches, graphs, bytesText(uint64(bytes)))
 	}
 	return status
 }

@@ -141,7 +141,8 @@ type traceProcess struct {
 	Ended    string `json:"ended"` // "itself", "killed", "" = the trace ends before it
 }
 
-var codeKinds = []string{trace.CodeUnknown: "?", trace.CodePTX: "ptx", trace.CodeCubin: "cubin", trace.CodeFatbin: "fatbin"}
+var codeKinds = []string{trace.CodeUnknown: "?", trace.CodePTX: "ptx", trace.CodeCubin: "cubin",
+	trace.CodeFatbin: "fatbin"}
 
 func codeKind(kind uint32) string {
 	if int(kind) < len(codeKinds) {
@@ -151,44 +152,8 @@ func codeKind(kind uint32) string {
 }
 
 func (t *traceFile) list() error {
-	type key struct {
-		process uint32
-		name    string
-		module  uint64
-	}
-	kernels := map[key]*traceKernel{}
-	image := map[*traceKernel]trace.Digest{}
-	processes := map[uint32]*traceProcess{}
-	found := map[trace.Digest]trace.Digest{}
-	process := func() *traceProcess {
-		n := t.r.Process()
-		if processes[n] == nil && n != 0 {
-			processes[n] = &traceProcess{Number: n}
-		}
-		return processes[n]
-	}
-	count := func(s *trace.State, l *trace.Launch) *traceKernel {
-		k := key{t.r.Process(), "?", 0}
-		row := &traceKernel{Process: k.process, Params: -1, Kind: "?"}
-		if kernel := s.Kernel(l.Kernel); kernel != nil {
-			k.name, k.module = kernel.Name, kernel.Module
-			if kernel.Flags&trace.NoLayout == 0 {
-				row.Params = len(kernel.Params)
-			}
-			if m := s.Image(kernel.Module); m != nil {
-				row.Kind = codeKind(m.Kind)
-				image[row] = m.Digest
-				if len(m.Texts) > 0 {
-					row.PTX = m.Texts[len(m.Texts)-1].Digest.String()
-				}
-			}
-		}
-		if kernels[k] == nil {
-			row.Kernel = k.name
-			kernels[k] = row
-		}
-		return kernels[k]
-	}
+	c := &traceCount{kernels: map[traceKey]*traceKernel{}, images: map[*traceKernel]trace.Digest{},
+		processes: map[uint32]*traceProcess{}, found: map[trace.Digest]trace.Digest{}}
 	early := false
 	for {
 		rec, s, e, err := t.next()
@@ -199,75 +164,141 @@ func (t *traceFile) list() error {
 			early = e
 			break
 		}
-		switch rec := rec.(type) {
-		case *trace.Program:
-			p := process()
-			p.PID, p.Name = rec.PID, rec.Name
-		case *trace.Exit:
-			p := process()
-			p.Counted, p.Waits, p.Ended = rec.Launches, rec.Waits, "killed"
-			if rec.Flags&trace.Clean != 0 {
-				p.Ended = "itself"
-			}
-		case *trace.Found:
-			found[rec.Image] = rec.TextRef.Digest
-		case *trace.Launch:
-			switch {
-			case rec.Flags&trace.Node != 0:
-			case rec.Flags&trace.Captured != 0:
-				process().Launches++
-				count(s, rec).Captured++
-			default:
-				process().Launches++
-				count(s, rec).Launches++
-			}
-		case *trace.GraphLaunch:
-			process().Graphs++
-			if g := s.Graph(rec.Graph); g != nil {
-				for _, w := range g.Work {
-					if l, ok := w.(*trace.Launch); ok {
-						count(s, l).InGraphs++
-					}
-				}
-			}
-		}
+		c.add(t.r.Process(), rec, s)
 	}
-	rows := []*traceKernel{}
-	for _, k := range kernels {
-		if d, ok := found[image[k]]; ok && k.PTX == "" && image[k] != (trace.Digest{}) {
-			k.PTX = d.String()
-		}
-		rows = append(rows, k)
-	}
-	slices.SortFunc(rows, func(x, y *traceKernel) int {
-		return cmp.Or(cmp.Compare(x.Process, y.Process), cmp.Compare(y.Launches+y.InGraphs, x.Launches+x.InGraphs), cmp.Compare(x.Kernel, y.Kernel), cmp.Compare(x.PTX, y.PTX))
-	})
-	list := []*traceProcess{}
-	for _, p := range processes {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(x, y *traceProcess) int { return cmp.Compare(x.Number, y.Number) })
 	if early {
 		t.warnEarly()
 	}
+	processes, kernels := c.sorted()
 	if t.a.json {
 		return t.a.printJSON(struct {
 			EndedEarly bool            `json:"ended_early"`
 			Processes  []*traceProcess `json:"processes"`
 			Kernels    []*traceKernel  `json:"kernels"`
-		}{early, list, rows})
+		}{early, processes, kernels})
 	}
-	pt := newTable(">PROCESS", ">PID", "NAME", ">LAUNCHES", ">GRAPHS", ">WAITS", "ENDED")
-	for _, p := range list {
-		pt.add(strconv.Itoa(int(p.Number)), strconv.Itoa(int(p.PID)), p.Name, strconv.FormatUint(p.Launches, 10), strconv.FormatUint(p.Graphs, 10),
-			strconv.FormatUint(p.Waits, 10), p.Ended)
-	}
-	if err := pt.print(t.a.stdout); err != nil {
+	if err := processTable(processes).print(t.a.stdout); err != nil {
 		return err
 	}
 	fmt.Fprintln(t.a.stdout)
-	kt := newTable(">PROCESS", ">LAUNCHES", ">IN GRAPHS", ">PARAMETERS", "CODE", "PTX", "KERNEL")
-	for _, k := range rows {
+	return kernelTable(kernels).print(t.a.stdout)
+}
+
+type traceKey struct {
+	process uint32
+	name    string
+	module  uint64
+}
+
+// A traceCount is what the records of a trace have come to so far.
+type traceCount struct {
+	kernels   map[traceKey]*traceKernel
+	images    map[*traceKernel]trace.Digest
+	processes map[uint32]*traceProcess
+	found     map[trace.Digest]trace.Digest // texts by their images
+}
+
+// add counts a record of a process, in whose state it is applied already.
+func (c *traceCount) add(process uint32, rec trace.Record, s *trace.State) {
+	switch rec := rec.(type) {
+	case *trace.Program:
+		p := c.process(process)
+		p.PID, p.Name = rec.PID, rec.Name
+	case *trace.Exit:
+		p := c.process(process)
+		p.Counted, p.Waits, p.Ended = rec.Launches, rec.Waits, "killed"
+		if rec.Flags&trace.Clean != 0 {
+			p.Ended = "itself"
+		}
+	case *trace.Found:
+		c.found[rec.Image] = rec.TextRef.Digest
+	case *trace.Launch:
+		switch {
+		case rec.Flags&trace.Node != 0:
+		case rec.Flags&trace.Captured != 0:
+			c.process(process).Launches++
+			c.kernel(process, rec, s).Captured++
+		default:
+			c.process(process).Launches++
+			c.kernel(process, rec, s).Launches++
+		}
+	case *trace.GraphLaunch:
+		c.process(process).Graphs++
+		if g := s.Graph(rec.Graph); g != nil {
+			for _, w := range g.Work {
+				if l, ok := w.(*trace.Launch); ok {
+					c.kernel(process, l, s).InGraphs++
+				}
+			}
+		}
+	}
+}
+
+func (c *traceCount) process(n uint32) *traceProcess {
+	if c.processes[n] == nil && n != 0 {
+		c.processes[n] = &traceProcess{Number: n}
+	}
+	return c.processes[n]
+}
+
+// kernel is the row of the kernel of a launch.
+func (c *traceCount) kernel(process uint32, l *trace.Launch, s *trace.State) *traceKernel {
+	k := traceKey{process, "?", 0}
+	row := &traceKernel{Process: process, Params: -1, Kind: "?"}
+	var image trace.Digest
+	if kernel := s.Kernel(l.Kernel); kernel != nil {
+		k.name, k.module = kernel.Name, kernel.Module
+		if kernel.Flags&trace.NoLayout == 0 {
+			row.Params = len(kernel.Params)
+		}
+		if m := s.Image(kernel.Module); m != nil {
+			row.Kind, image = codeKind(m.Kind), m.Digest
+			if len(m.Texts) > 0 {
+				row.PTX = m.Texts[len(m.Texts)-1].Digest.String()
+			}
+		}
+	}
+	if c.kernels[k] == nil {
+		row.Kernel = k.name
+		c.kernels[k], c.images[row] = row, image
+	}
+	return c.kernels[k]
+}
+
+// sorted is the rows of both tables. Texts that were found after a launch belong to its kernel, too.
+func (c *traceCount) sorted() ([]*traceProcess, []*traceKernel) {
+	kernels := []*traceKernel{}
+	for _, k := range c.kernels {
+		image := c.images[k]
+		if d, ok := c.found[image]; ok && k.PTX == "" && image != (trace.Digest{}) {
+			k.PTX = d.String()
+		}
+		kernels = append(kernels, k)
+	}
+	slices.SortFunc(kernels, func(x, y *traceKernel) int {
+		return cmp.Or(cmp.Compare(x.Process, y.Process), cmp.Compare(y.Launches+y.InGraphs, x.Launches+x.InGraphs),
+			cmp.Compare(x.Kernel, y.Kernel), cmp.Compare(x.PTX, y.PTX))
+	})
+	processes := []*traceProcess{}
+	for _, p := range c.processes {
+		processes = append(processes, p)
+	}
+	slices.SortFunc(processes, func(x, y *traceProcess) int { return cmp.Compare(x.Number, y.Number) })
+	return processes, kernels
+}
+
+func processTable(list []*traceProcess) *table {
+	t := newTable(">PROCESS", ">PID", "NAME", ">LAUNCHES", ">GRAPHS", ">WAITS", "ENDED")
+	for _, p := range list {
+		t.add(strconv.Itoa(int(p.Number)), strconv.Itoa(int(p.PID)), p.Name, strconv.FormatUint(p.Launches, 10),
+			strconv.FormatUint(p.Graphs, 10), strconv.FormatUint(p.Waits, 10), p.Ended)
+	}
+	return t
+}
+
+func kernelTable(list []*traceKernel) *table {
+	t := newTable(">PROCESS", ">LAUNCHES", ">IN GRAPHS", ">PARAMETERS", "CODE", "PTX", "KERNEL")
+	for _, k := range list {
 		params, ptx := "?", "-"
 		if k.Params >= 0 {
 			params = strconv.Itoa(k.Params)
@@ -275,9 +306,10 @@ func (t *traceFile) list() error {
 		if k.PTX != "" {
 			ptx = k.PTX[:12]
 		}
-		kt.add(strconv.Itoa(int(k.Process)), strconv.FormatUint(k.Launches, 10), strconv.FormatUint(k.InGraphs, 10), params, k.Kind, ptx, k.Kernel)
+		t.add(strconv.Itoa(int(k.Process)), strconv.FormatUint(k.Launches, 10), strconv.FormatUint(k.InGraphs, 10),
+			params, k.Kind, ptx, k.Kernel)
 	}
-	return kt.print(t.a.stdout)
+	return t
 }
 
 // An object is one record in JSON: the fields in the order in which they are added.
@@ -329,7 +361,8 @@ func (t *traceFile) show() error {
 
 func hexa(v uint64) string { return fmt.Sprintf("%#x", v) }
 
-// object gives the fields of a record. Numbers that people read are numbers; addresses and handles are hexadecimal strings.
+// object gives the fields of a record. Numbers that people read are numbers; addresses and handles are hexadecimal
+// strings.
 func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 	var o object
 	add := func(name string, value any) { o = append(o, field{name, value}) }
@@ -421,7 +454,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 			add("cluster", r.Cluster)
 		}
 		add("shared", r.Shared)
-		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.Cooperative: "cooperative", trace.NoParams: "no_params", trace.Programmatic: "programmatic"})
+		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.Cooperative: "cooperative",
+			trace.NoParams: "no_params", trace.Programmatic: "programmatic"})
 		add("args", arguments(k, r.Params))
 	case *trace.Copy:
 		where(r.Flags, r.Cell, r.Thread)
@@ -443,7 +477,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		if r.Flags&trace.Set == 0 {
 			add("src_pitch", r.SrcPitch)
 		}
-		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.DstHost: "dst_host", trace.DstArray: "dst_array"})
+		flags(r.Flags, map[uint16]string{trace.Captured: "captured", trace.DstHost: "dst_host",
+			trace.DstArray: "dst_array"})
 		if r.Flags&trace.Set == 0 {
 			flags(r.Flags, map[uint16]string{trace.SrcHost: "src_host", trace.SrcArray: "src_array"})
 		}
@@ -487,7 +522,8 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 }
 
 func memKind(kind uint32) string {
-	names := []string{trace.MemLinear: "linear", trace.MemAsync: "async", trace.MemMapped: "mapped", trace.MemManaged: "managed", trace.MemHost: "host", trace.MemGlobal: "global"}
+	names := []string{trace.MemLinear: "linear", trace.MemAsync: "async", trace.MemMapped: "mapped",
+		trace.MemManaged: "managed", trace.MemHost: "host", trace.MemGlobal: "global"}
 	if kind > 0 && int(kind) < len(names) {
 		return names[kind]
 	}

@@ -11,7 +11,8 @@ import (
 
 func TestBytesText(t *testing.T) {
 	for n, want := range map[uint64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1610612736: "1.50 GiB", 150 << 30: "150 GiB", 64 << 20: "64.0 MiB", 1<<64 - 1: "16.0 EiB",
+		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1610612736: "1.50 GiB", 150 << 30: "150 GiB", 64 << 20: "64.0 MiB",
+		1<<64 - 1: "16.0 EiB",
 	} {
 		if got := bytesText(n); got != want {
 			t.Errorf("bytesText(%d) = %q, want %q", n, got, want)
@@ -27,7 +28,8 @@ func TestPlain(t *testing.T) {
 	if err := printProcesses(&out, list, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); strings.ContainsAny(s, "\x1b\x07\u009b") || strings.Count(s, "\n") != 3 || !strings.Contains(s, "a?[2Jb") {
+	if s := out.String(); strings.ContainsAny(s, "\x1b\x07\u009b") || strings.Count(s, "\n") != 3 ||
+		!strings.Contains(s, "a?[2Jb") {
 		t.Errorf("%q", s)
 	}
 }

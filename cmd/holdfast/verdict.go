@@ -137,7 +137,8 @@ func allocations(flags []string) ([]footprint.Range, error) {
 	slices.SortFunc(out, func(a, b footprint.Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	for i := 1; i < len(out); i++ {
 		if out[i].Lo < out[i-1].Hi {
-			return nil, usageErrorf("--alloc: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo, out[i].Lo, out[i].Hi-out[i].Lo)
+			return nil, usageErrorf("--alloc: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo,
+				out[i].Lo, out[i].Hi-out[i].Lo)
 		}
 	}
 	return out, nil
@@ -160,12 +161,14 @@ func contents(flags []string) ([]footprint.Known, error) {
 		if n == 0 || lo+n < lo {
 			return nil, usageErrorf("--known %s: the file has %d bytes", text, n)
 		}
-		out = append(out, footprint.Known{Range: footprint.Range{Lo: lo, Hi: lo + n}, Contents: footprint.NewContents(b, n)})
+		out = append(out, footprint.Known{Range: footprint.Range{Lo: lo, Hi: lo + n},
+			Contents: footprint.NewContents(b, n)})
 	}
 	slices.SortFunc(out, func(a, b footprint.Known) int { return cmp.Compare(a.Lo, b.Lo) })
 	for i := 1; i < len(out); i++ {
 		if out[i].Lo < out[i-1].Hi {
-			return nil, usageErrorf("--known: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo, out[i].Lo, out[i].Hi-out[i].Lo)
+			return nil, usageErrorf("--known: %#x+%d and %#x+%d overlap", out[i-1].Lo, out[i-1].Hi-out[i-1].Lo,
+				out[i].Lo, out[i].Hi-out[i].Lo)
 		}
 	}
 	return out, nil
@@ -178,7 +181,8 @@ func parameters(s *footprint.Summary, args []string) ([]byte, error) {
 		for _, p := range s.Params {
 			want = append(want, fmt.Sprintf("%s (%d bytes)", p.Name, p.Size))
 		}
-		return nil, usageErrorf("kernel %s has %d parameters, --arg is there %d times; it takes: %s", s.Name, len(s.Params), len(args), strings.Join(want, ", "))
+		return nil, usageErrorf("kernel %s has %d parameters, --arg is there %d times; it takes: %s", s.Name,
+			len(s.Params), len(args), strings.Join(want, ", "))
 	}
 	var out []byte
 	for i, p := range s.Params {
@@ -187,7 +191,8 @@ func parameters(s *footprint.Summary, args []string) ([]byte, error) {
 			return nil, &exitError{exitUsage, fmt.Errorf("argument %d, --arg %s: %w", i, args[i], err)}
 		}
 		if len(b) != p.Size {
-			return nil, usageErrorf("argument %d, --arg %s: has %d bytes, parameter %s has %d", i, args[i], len(b), p.Name, p.Size)
+			return nil, usageErrorf("argument %d, --arg %s: has %d bytes, parameter %s has %d", i, args[i], len(b),
+				p.Name, p.Size)
 		}
 		out = append(out, make([]byte, p.Off-len(out))...)
 		out = append(out, b...)

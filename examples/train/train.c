@@ -91,12 +91,14 @@ static void make_batch(float *x, uint32_t *label)
 
 static CUfunction k_layer, k_loss, k_back, k_grad, k_apply, k_fill, k_touch, k_sum;
 
-static void launch(CUfunction f, unsigned gx, unsigned gy, unsigned bx, unsigned by, unsigned shared, CUstream s, void **args)
+static void launch(CUfunction f, unsigned gx, unsigned gy, unsigned bx, unsigned by, unsigned shared, CUstream s,
+		void **args)
 {
 	CU(cuLaunchKernel(f, gx, gy, 1, bx, by, 1, shared, s, args, NULL));
 }
 
-static void layer(CUstream s, CUdeviceptr x, CUdeviceptr w, CUdeviceptr b, CUdeviceptr y, uint32_t nin, uint32_t nout, uint32_t relu)
+static void layer(CUstream s, CUdeviceptr x, CUdeviceptr w, CUdeviceptr b, CUdeviceptr y, uint32_t nin, uint32_t nout,
+		uint32_t relu)
 {
 	unsigned rows = nout >= 64 ? 4 : 16;
 	void *args[] = {&x, &w, &b, &y, &nin, &nout, &relu};
@@ -135,7 +137,8 @@ static void options(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *flag = argv[i];
 		if (i + 1 == argc || strncmp(flag, "--", 2) != 0) {
-			fprintf(stderr, "usage: train [--steps N] [--every N] [--out FILE] [--pad MIB] [--step-log FILE] [--device N]\n");
+			fprintf(stderr, "usage: train [--steps N] [--every N] [--out FILE] [--pad MIB] [--step-log FILE] "
+				"[--device N]\n");
 			exit(2);
 		}
 		const char *v = argv[++i];

@@ -40,12 +40,13 @@ type GPUs interface {
 
 // Env is what the operations work with.
 type Env struct {
-	GPUs       GPUs
-	Keeper     func() (*keeper.Client, error)
-	CRIU       func() (*criu.Tool, error)
-	Dir        string        // runtime directory: for records of suspended programs; "": none are kept
-	Socket     string        // the socket that programs must find when they come back; "": not checked
-	Patience   time.Duration // how long an operation that failed waits for its programs to come back; 0: DefaultPatience
+	GPUs   GPUs
+	Keeper func() (*keeper.Client, error)
+	CRIU   func() (*criu.Tool, error)
+	Dir    string // runtime directory: for records of suspended programs; "": none are kept
+	Socket string // the socket that programs must find when they come back; "": not checked
+	// how long an operation that failed waits for its programs to come back; 0: DefaultPatience
+	Patience   time.Duration
 	Standstill time.Duration // how long the driver's thread may do nothing; 0: as usual
 	Libraries  []string      // our libraries that programs have mapped: images carry copies
 	Tool       string        // "holdfast VERSION", for manifests
@@ -136,10 +137,11 @@ func (e *Env) undo(ctx context.Context) (context.Context, context.CancelFunc) {
 // CaveatName is the word for a caveat's code.
 func CaveatName(code uint32) string {
 	names := map[uint32]string{
-		wire.CaveatManaged: "managed", wire.CaveatIPC: "ipc", wire.CaveatExported: "exported", wire.CaveatExternal: "external",
-		wire.CaveatGraphics: "graphics", wire.CaveatMulticast: "multicast", wire.CaveatHostMemory: "host-memory", wire.CaveatArray: "array",
-		wire.CaveatGlobals: "globals", wire.CaveatDriverMemory: "driver-memory", wire.CaveatGraphMemory: "graph-memory",
-		wire.CaveatPeer: "peer", wire.CaveatGreen: "green-context",
+		wire.CaveatManaged: "managed", wire.CaveatIPC: "ipc", wire.CaveatExported: "exported",
+		wire.CaveatExternal: "external", wire.CaveatGraphics: "graphics", wire.CaveatMulticast: "multicast",
+		wire.CaveatHostMemory: "host-memory", wire.CaveatArray: "array", wire.CaveatGlobals: "globals",
+		wire.CaveatDriverMemory: "driver-memory", wire.CaveatGraphMemory: "graph-memory", wire.CaveatPeer: "peer",
+		wire.CaveatGreen: "green-context",
 	}
 	if n := names[code]; n != "" {
 		return n
@@ -177,7 +179,8 @@ func (e *Env) Checkpoint(ctx context.Context, programs []*process.Program, opt O
 	if !errors.As(err, &lost) {
 		return res, err
 	}
-	e.Log.Warn("copy on write was not foreseen right; taken again with recopy", "pid", programs[0].Identity().PID, "what", lost.what)
+	e.Log.Warn("copy on write was not foreseen right; taken again with recopy", "pid", programs[0].Identity().PID,
+		"what", lost.what)
 	opt.Mode = snapshot.Recopy
 	if res, err = e.checkpoint(ctx, programs, opt); err != nil {
 		return nil, err
@@ -347,7 +350,8 @@ func (c *capture) open(running bool) error {
 		}
 	}
 	for _, d := range fresh {
-		d.snap = d.engine.Begin(d.region, snapshot.Options{Mode: c.opt.Mode, MayCow: len(c.watches) > 0, Have: c.w.Have, Logger: c.env.Log, Progress: c.opt.Progress.snapshot()})
+		d.snap = d.engine.Begin(d.region, snapshot.Options{Mode: c.opt.Mode, MayCow: len(c.watches) > 0, Have: c.w.Have,
+			Logger: c.env.Log, Progress: c.opt.Progress.snapshot()})
 	}
 	return nil
 }
@@ -655,8 +659,10 @@ func (c *capture) thaw(ctx context.Context) error {
 	return parallel(c.programs, func(p *process.Program) error {
 		err := p.Thaw(ctx, 0)
 		id := p.Identity()
-		if errors.Is(err, process.ErrNotFrozen) || errors.Is(err, process.ErrGone) && process.Alive(id.PID, id.StartTime) {
-			return fmt.Errorf("it did not stand still until its memory was captured, as when this daemon hangs: %w", err)
+		if errors.Is(err, process.ErrNotFrozen) || errors.Is(err, process.ErrGone) &&
+			process.Alive(id.PID, id.StartTime) {
+			return fmt.Errorf("it did not stand still until its memory was captured, as when this daemon hangs: %w",
+				err)
 		}
 		return err
 	})

@@ -23,7 +23,8 @@ func (e *NotBackError) Error() string {
 	if e.Why != "" {
 		return fmt.Sprintf("process %d does not come back: %s", e.PID, e.Why)
 	}
-	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring meanwhile",
+	return fmt.Sprintf("process %d does not come back yet; that is tried until it does, and ps says restoring "+
+		"meanwhile",
 		e.PID)
 }
 
@@ -146,7 +147,8 @@ func (b *comeback) say(p *process.Program, why string) {
 // they cost little, and then a wrong guess here costs nothing.
 func hopeless(p *process.Program, err error) string {
 	if errors.Is(err, errUnknownToDriver) {
-		return "the GPU that it had come back to is gone with all its contexts, as when the software GPU dies: " + endIt(p)
+		return "the GPU that it had come back to is gone with all its contexts, as when the software GPU dies: " +
+			endIt(p)
 	}
 	return strangeUser(p)
 }
@@ -157,7 +159,8 @@ func strangeUser(p *process.Program) string {
 	if err != nil || uid == 0 || uid == os.Geteuid() {
 		return ""
 	}
-	return fmt.Sprintf("it has become user %d, whom neither this daemon nor the software GPU lets in: %s", uid, endIt(p))
+	return fmt.Sprintf("it has become user %d, whom neither this daemon nor the software GPU lets in: %s", uid,
+		endIt(p))
 }
 
 func endIt(p *process.Program) string {

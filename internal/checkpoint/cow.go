@@ -12,9 +12,9 @@ import (
 	"holdfast/internal/wire"
 )
 
-// Copy on write: in the stall nothing is copied. Afterwards every piece of work that may write device memory asks first, and
-// waits until what it will write has been copied aside. What was written without being foreseen is found by its digest when it
-// is drained, and the checkpoint is taken again in another way.
+// Copy on write: in the stall nothing is copied. Afterwards every piece of work that may write device memory asks
+// first, and waits until what it will write has been copied aside. What was written without being foreseen is found by
+// its digest when it is drained, and the checkpoint is taken again in another way.
 
 // A mispredicted capture was spoilt by a write that did not ask first.
 type mispredicted struct {
@@ -98,7 +98,9 @@ func (c *capture) arm(now, ctx context.Context, program int) error {
 	}
 	w := c.watches[program]
 	missing := func(e *foresee.Effect) map[*deviceSnapshot][]snapshot.Span {
-		return regionSpans(where, program, w.spans(nil, e, false), func(d *deviceSnapshot, list []snapshot.Span) bool { return d.snap.Kept(list) })
+		return regionSpans(where, program, w.spans(nil, e, false), func(d *deviceSnapshot, list []snapshot.Span) bool {
+			return d.snap.Kept(list)
+		})
 	}
 	g := gate{settled: func(e *foresee.Effect) bool { return len(missing(e)) == 0 }}
 	g.read = func(sp foresee.Span, b []byte) error {

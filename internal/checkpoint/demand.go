@@ -14,9 +14,9 @@ import (
 	"holdfast/internal/wire"
 )
 
-// Restore on demand: the program runs as soon as its process is back, while its device memory still fills. Every piece of work
-// asks before it runs, and waits for the chunks that it will read or write. Here a wrong guess could not be found out
-// afterwards, so only proven footprints count: work of which less is known waits for everything.
+// Restore on demand: the program runs as soon as its process is back, while its device memory still fills. Every piece
+// of work asks before it runs, and waits for the chunks that it will read or write. Here a wrong guess could not be
+// found out afterwards, so only proven footprints count: work of which less is known waits for everything.
 
 // onDemand does what run does after the programs are registered, and leaves the rest to res.Finish.
 func (r *restoration) onDemand(ctx context.Context) error {
@@ -66,7 +66,8 @@ func missing(fills []*snapshot.Filling) (bytes uint64) {
 func (r *restoration) startFills(ctx context.Context) ([]*snapshot.Filling, error) {
 	var fills []*snapshot.Filling
 	for _, d := range r.devices {
-		f, err := d.engine.StartFill(ctx, d.regions, d.digests, r.im.ReadChunk, snapshot.FillOptions{Compare: d.warm, Order: d.order})
+		f, err := d.engine.StartFill(ctx, d.regions, d.digests, r.im.ReadChunk,
+			snapshot.FillOptions{Compare: d.warm, Order: d.order})
 		if err != nil {
 			return fills, err
 		}
@@ -87,13 +88,16 @@ func (r *restoration) hold(ctx, fillCtx context.Context, fills []*snapshot.Filli
 	for i, p := range r.programs {
 		w := newWatch(p)
 		if err := w.attach(ctx); err != nil {
-			return nil, fmt.Errorf("process %d cannot be watched, so nothing can be filled on demand: %w", p.Identity().PID, err)
+			return nil, fmt.Errorf("process %d cannot be watched, so nothing can be filled on demand: %w",
+				p.Identity().PID, err)
 		}
 		watches = append(watches, w)
 		wanted := func(e *foresee.Effect) map[*snapshot.Filling][]snapshot.Span {
 			return regionSpans(where, i, w.spans(nil, e, true), (*snapshot.Filling).Ready)
 		}
-		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool { return len(wanted(e)) == 0 }}
+		g := gate{proofs: true, read: r.contents(i), settled: func(e *foresee.Effect) bool {
+			return len(wanted(e)) == 0
+		}}
 		g.act = func(t *task) {
 			if !t.effect.Proven {
 				go r.let(t.work, func() error { return needAll(fillCtx, fills) })
@@ -178,8 +182,8 @@ func needAll(ctx context.Context, fills []*snapshot.Filling) error {
 	return nil
 }
 
-// finish waits until all is filled, and lets the programs run as others do. If the memory cannot be filled they are ended: the
-// image is as it was, and can be restored again.
+// finish waits until all is filled, and lets the programs run as others do. If the memory cannot be filled they are
+// ended: the image is as it was, and can be restored again.
 func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, watches []*watch) error {
 	errs := make([]error, len(fills))
 	var wg sync.WaitGroup
@@ -198,7 +202,8 @@ func (r *restoration) finish(ctx context.Context, fills []*snapshot.Filling, wat
 	}
 	defer r.close()
 	if err := errors.Join(errs...); err != nil {
-		return errors.Join(fmt.Errorf("the memory of %s could not be filled; the program is ended: %w", r.opt.Dir, err), r.undo())
+		return errors.Join(fmt.Errorf("the memory of %s could not be filled; the program is ended: %w", r.opt.Dir, err),
+			r.undo())
 	}
 	k, err := r.env.Keeper()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"holdfast/internal/process"
 )
 
-// The driver's own checkpoint of a program, in the order that NVIDIA's plugin for CRIU takes: lock while everything runs, so that
-// no call is inside; stop everything but the thread in which the driver restores; save, and later restore and unlock;
-// only then let the others run. Between save and restore the driver's mappings are not there.
+// The driver's own checkpoint of a program, in the order that NVIDIA's plugin for CRIU takes: lock while everything
+// runs, so that no call is inside; stop everything but the thread in which the driver restores; save, and later restore
+// and unlock; only then let the others run. Between save and restore the driver's mappings are not there.
 
-// driverCheckpoint takes the contexts of a released program down into its own memory. When it returns nil, nothing of the program
-// runs and its conversation is over.
+// driverCheckpoint takes the contexts of a released program down into its own memory. When it returns nil, nothing of
+// the program runs and its conversation is over.
 func (c *capture) driverCheckpoint(ctx context.Context, p *process.Program) error {
 	pid := p.Identity().PID
 	start := time.Now()
@@ -39,7 +39,9 @@ func (c *capture) driverCheckpoint(ctx context.Context, p *process.Program) erro
 	}
 	step("  park")
 	defer step("  save")
-	if nudged, err := c.env.attended(p, tid, "save", func() error { return c.driver.CheckpointSave(pid) }); err != nil || nudged {
+	if nudged, err := c.env.attended(p, tid, "save", func() error {
+		return c.driver.CheckpointSave(pid)
+	}); err != nil || nudged {
 		if err == nil {
 			err = errors.New("the driver's save stood still until the program's threads ran")
 		}
@@ -91,8 +93,8 @@ func restoreThread(drv cuda.Driver, pid int) (int, error) {
 	return tid, nil
 }
 
-// standstill is how long the driver's thread may do nothing at all while it saves or restores. It may wait for a lock that a
-// stopped thread holds; then the threads are let run, which is the lesser risk.
+// standstill is how long the driver's thread may do nothing at all while it saves or restores. It may wait for a lock
+// that a stopped thread holds; then the threads are let run, which is the lesser risk.
 const standstill = 10 * time.Second
 
 // attended makes the driver take one step on a program whose threads stand still. It reports whether the step only
@@ -116,7 +118,8 @@ func (e *Env) attended(p *process.Program, tid int, what string, do func() error
 		}
 		if tid != 0 && !nudged && time.Since(since) >= limit {
 			nudged = true
-			e.Log.Error("the driver stands still; the program's threads are let run", "pid", pid, "thread", tid, "step", what,
+			e.Log.Error("the driver stands still; the program's threads are let run", "pid", pid, "thread", tid,
+				"step", what,
 				"err", p.LetRun())
 		}
 	}

@@ -38,7 +38,8 @@ func (g oneGPU) checkpoint(t *testing.T, h *held, o Options) (*api.CheckpointRes
 func newGPU(t *testing.T, chunks uint64) oneGPU {
 	t.Helper()
 	drv := cudatest.New(chunks * snapshot.ChunkSize)
-	e, err := snapshot.NewEngine(drv, 0, snapshot.EngineOptions{PinnedBytes: 8 * snapshot.ChunkSize, Lanes: 2, Reserve: 1})
+	e, err := snapshot.NewEngine(drv, 0, snapshot.EngineOptions{PinnedBytes: 8 * snapshot.ChunkSize,
+		Lanes: 2, Reserve: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

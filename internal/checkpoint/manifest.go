@@ -16,8 +16,8 @@ import (
 // it says what they hold at that moment and nothing later.
 func (c *capture) describe() error {
 	m := &image.Manifest{
-		Version: image.Version, Kind: c.res.Kind, Created: time.Now().UTC().Round(time.Second), Tool: c.env.Tool, Caveats: c.res.Warnings,
-		GPU: image.GPU{Driver: c.programs[0].Identity().Driver}, Parent: c.programs[0].Image(),
+		Version: image.Version, Kind: c.res.Kind, Created: time.Now().UTC().Round(time.Second), Tool: c.env.Tool,
+		Caveats: c.res.Warnings, GPU: image.GPU{Driver: c.programs[0].Identity().Driver}, Parent: c.programs[0].Image(),
 	}
 	var nonce [16]byte
 	rand.Read(nonce[:]) // never fails (crypto/rand, Go 1.24)
@@ -42,7 +42,8 @@ func (c *capture) describe() error {
 			if !ok {
 				return fmt.Errorf("process %d announced %d bytes at %#x although it is frozen", id.PID, a.Size, a.VA)
 			}
-			r.Program, r.ID, r.VA, r.Size, r.Used, r.Device, r.Kind, r.Access = i, a.ID, a.VA, a.Size, a.Used, a.Device, a.Kind, 3
+			r.Program, r.ID, r.VA, r.Size, r.Used, r.Device, r.Kind, r.Access = i, a.ID, a.VA, a.Size, a.Used, a.Device,
+				a.Kind, 3
 			m.Regions = append(m.Regions, r)
 		}
 	}

@@ -30,7 +30,8 @@ DONE: ret;
 }
 `
 
-// The order has what work touches for certain, then what it may touch by an index from memory, and nothing of work of which less is known.
+// The order has what work touches for certain, then what it may touch by an index from memory, and nothing of work of
+// which less is known.
 func TestOrder(t *testing.T) {
 	const chunk = snapshot.ChunkSize
 	const a, b = 1 << 40, 2 << 40 // addresses of 8 and 4 chunks
@@ -43,16 +44,21 @@ func TestOrder(t *testing.T) {
 		&trace.Alloc{Addr: a, Bytes: 8 * chunk, Block: 5},
 		&trace.Alloc{Addr: b, Bytes: 4 * chunk, Block: 3},
 		&trace.Alloc{Addr: 3 << 40, Bytes: chunk, Block: 9}, // is in no image
-		&trace.Kernel{ID: 1, Module: 7, Name: "word", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}},
-		&trace.Kernel{ID: 2, Module: 7, Name: "gather", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 8}, {Offset: 24, Size: 8}}},
+		&trace.Kernel{ID: 1, Module: 7, Name: "word",
+			Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}},
+		&trace.Kernel{ID: 2, Module: 7, Name: "gather",
+			Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 8},
+				{Offset: 24, Size: 8}}},
 		&trace.Kernel{ID: 3, Module: 8, Name: "library", Params: []trace.Param{{Offset: 0, Size: 16}}},
 	} {
 		w.foreseen.Apply(r)
 	}
-	m := &image.Manifest{Regions: []image.Region{{Program: 1, ID: 3, Digests: make(image.Digests, 4)}, {Program: 1, ID: 5, Digests: make(image.Digests, 8)}, {Program: 0, ID: 5, Digests: make(image.Digests, 8)}}}
+	m := &image.Manifest{Regions: []image.Region{{Program: 1, ID: 3, Digests: make(image.Digests, 4)},
+		{Program: 1, ID: 5, Digests: make(image.Digests, 8)}, {Program: 0, ID: 5, Digests: make(image.Digests, 8)}}}
 	o := newOrder(m)
 	note := func(program int, kernel uint32, params ...uint64) {
-		l := &trace.Launch{Kernel: kernel, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1}}
+		l := &trace.Launch{Kernel: kernel, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
+			Cluster: [3]uint32{1, 1, 1}}
 		for _, x := range params {
 			l.Params = binary.LittleEndian.AppendUint64(l.Params, x)
 		}
@@ -67,7 +73,8 @@ func TestOrder(t *testing.T) {
 	note(1, 1, 3<<40, 3<<40+8)         // allocated later
 	note(1, 1, a+5*chunk, b+2*chunk)   // again
 	note(0, 1, a+6*chunk, a+6*chunk+8) // another program
-	want := []image.Run{{Region: 1, Chunk: 5, Count: 1}, {Region: 0, Chunk: 2, Count: 1}, {Region: 1, Chunk: 1, Count: 2}, {Region: 2, Chunk: 6, Count: 1},
+	want := []image.Run{{Region: 1, Chunk: 5, Count: 1}, {Region: 0, Chunk: 2, Count: 1},
+		{Region: 1, Chunk: 1, Count: 2}, {Region: 2, Chunk: 6, Count: 1},
 		{Region: 1, Chunk: 0, Count: 1}, {Region: 0, Chunk: 0, Count: 1}}
 	if got := o.runs(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

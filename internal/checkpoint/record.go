@@ -34,12 +34,13 @@ type Record struct {
 	// RootStart is when the root started. 0: a restore that has not made it yet, or died before it could say so.
 	RootStart uint64 `json:"root_start,omitempty"`
 	// Of a restore: the mark in the arguments of its CRIU, and when it began, in clock ticks since boot.
-	Mark       string        `json:"mark,omitempty"`
-	Begun      uint64        `json:"begun,omitempty"`
-	Image      string        `json:"image,omitempty"`
-	Trust      bool          `json:"trust,omitempty"`      // a rollback: the image may belong to another user
-	Boot       string        `json:"boot,omitempty"`       // of the kernel; in files
-	ImageSum   string        `json:"image_sum,omitempty"`  // of a suspend or a rollback: Image.Sum of what has to be there
+	Mark  string `json:"mark,omitempty"`
+	Begun uint64 `json:"begun,omitempty"`
+	Image string `json:"image,omitempty"`
+	Trust bool   `json:"trust,omitempty"` // a rollback: the image may belong to another user
+	Boot  string `json:"boot,omitempty"`  // of the kernel; in files
+	// of a suspend or a rollback: Image.Sum of what has to be there
+	ImageSum   string        `json:"image_sum,omitempty"`
 	Restorable string        `json:"restorable,omitempty"` // Program.Restorable
 	Allocs     []AllocRecord `json:"allocs"`
 }

@@ -151,7 +151,8 @@ func (r *restoration) check(ctx context.Context) (err error) {
 	}()
 	m := r.im.Manifest
 	if m.Kind != image.KindFull {
-		return refusef("holdfast rollback puts it back into the living program", "%s is a %s image: it has device memory, but no program", r.opt.Dir, m.Kind)
+		return refusef("holdfast rollback puts it back into the living program",
+			"%s is a %s image: it has device memory, but no program", r.opt.Dir, m.Kind)
 	}
 	if r.criu, err = r.env.CRIU(); err != nil {
 		return err
@@ -168,11 +169,13 @@ func (r *restoration) check(ctx context.Context) (err error) {
 		return err
 	}
 	if int(version) < m.GPU.Driver {
-		return refusef("restore it where the driver is at least as new", "the image is of CUDA driver %v, this one is %v", cuda.Version(m.GPU.Driver), version)
+		return refusef("restore it where the driver is at least as new",
+			"the image is of CUDA driver %v, this one is %v", cuda.Version(m.GPU.Driver), version)
 	}
 	for _, p := range m.Programs {
 		if process.Alive(p.PID, 0) {
-			return refusef("end it first, or use holdfast rollback for its device memory", "process %d is in use: the program of %s needs that number", p.PID, r.opt.Dir)
+			return refusef("end it first, or use holdfast rollback for its device memory",
+				"process %d is in use: the program of %s needs that number", p.PID, r.opt.Dir)
 		}
 		for _, u := range p.Devices {
 			if _, err := r.env.GPUs.Engine(kind, u); err != nil {
@@ -230,8 +233,8 @@ func (r *restoration) memory() error {
 	r.res.Warm = true
 	for i, mp := range m.Programs {
 		id := process.Identity{
-			PID: mp.PID, StartTime: mp.StartTime, ControlTID: mp.ControlTID, GPU: mp.GPU, Driver: m.GPU.Driver, Name: mp.Name,
-			Exe: mp.Exe, Command: mp.Command, Devices: mp.Devices, Token: mp.Token,
+			PID: mp.PID, StartTime: mp.StartTime, ControlTID: mp.ControlTID, GPU: mp.GPU, Driver: m.GPU.Driver,
+			Name: mp.Name, Exe: mp.Exe, Command: mp.Command, Devices: mp.Devices, Token: mp.Token,
 		}
 		if i == 0 && r.opt.Name != "" {
 			id.Name = r.opt.Name
@@ -298,7 +301,8 @@ func (r *restoration) memory() error {
 	for _, run := range m.Order {
 		d := at[run.Region]
 		r.res.Ordered += uint64(run.Count) * snapshot.ChunkSize
-		d.of.order = append(d.of.order, snapshot.Span{Region: d.index, Off: uint64(run.Chunk) * snapshot.ChunkSize, Len: uint64(run.Count) * snapshot.ChunkSize})
+		d.of.order = append(d.of.order, snapshot.Span{Region: d.index, Off: uint64(run.Chunk) * snapshot.ChunkSize,
+			Len: uint64(run.Count) * snapshot.ChunkSize})
 	}
 	return nil
 }
@@ -310,9 +314,11 @@ func (r *restoration) fill(ctx context.Context) (err error) {
 }
 
 // fillAll fills the memory of each device, and says how many bytes were not there already.
-func fillAll(ctx context.Context, devices []*deviceFill, im *image.Image, progress Progress) (filled uint64, err error) {
+func fillAll(ctx context.Context, devices []*deviceFill, im *image.Image,
+	progress Progress) (filled uint64, err error) {
 	for _, d := range devices {
-		st, err := d.engine.Fill(ctx, d.regions, d.digests, im.ReadChunk, snapshot.FillOptions{Compare: d.warm, Progress: progress.snapshot()})
+		st, err := d.engine.Fill(ctx, d.regions, d.digests, im.ReadChunk,
+			snapshot.FillOptions{Compare: d.warm, Progress: progress.snapshot()})
 		filled += uint64(st.Chunks-st.Kept) * snapshot.ChunkSize
 		if err != nil {
 			return filled, err

@@ -71,7 +71,8 @@ func staysShut(programs []*process.Program) error {
 	for _, p := range programs {
 		if p.Conversing() && !p.StaysShut() {
 			return refusef("restore a whole image of it instead",
-				"process %d comes from an image of an older holdfast: it would go on with half of its memory if this daemon died",
+				"process %d comes from an image of an older holdfast: it would go on with half of its memory if this "+
+					"daemon died",
 				p.Identity().PID)
 		}
 	}
@@ -96,7 +97,8 @@ type rollback struct {
 func (r *rollback) run(ctx context.Context) (err error) {
 	var fills []*deviceFill
 	defer func() { closeFills(fills) }()
-	r.res.Warnings, err = checkCaveats(r.programs, wire.CaveatBlocksGPUOnly) // again, now that nothing can change any more
+	// again, now that nothing can change any more
+	r.res.Warnings, err = checkCaveats(r.programs, wire.CaveatBlocksGPUOnly)
 	if err == nil {
 		fills, err = r.env.match(r.programs, r.im.Manifest, &r.res, false)
 	}
@@ -285,8 +287,7 @@ func (e *Env) goesOn(p *process.Program, flags uint32) error {
 func awaitArrival(p *process.Program, arrived <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	ended := process.End(ctx, p.Identity())
 	select {
 	case <-arrived:
 		return nil
@@ -417,11 +418,13 @@ func (e *Env) match(programs []*process.Program, m *image.Manifest, res *api.Rol
 			continue
 		}
 		if p == nil {
-			return fills, refusef("rollback works on the program that the image was taken from", "the image is of %s (process %d), another program", mp.Name, mp.PID)
+			return fills, refusef("rollback works on the program that the image was taken from",
+				"the image is of %s (process %d), another program", mp.Name, mp.PID)
 		}
 		a := byToken[mp.Token][mr.ID]
 		if a == nil || a.VA != mr.VA || a.Size != mr.Size || a.Device != mr.Device {
-			return fills, refusef("restore the whole program from a full image instead", "the program has freed %d bytes at %#x since the image was taken", mr.Size, mr.VA)
+			return fills, refusef("restore the whole program from a full image instead",
+				"the program has freed %d bytes at %#x since the image was taken", mr.Size, mr.VA)
 		}
 		id := p.Identity()
 		engine, err := e.GPUs.Engine(id.GPU, id.Devices[a.Device])

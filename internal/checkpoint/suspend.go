@@ -325,7 +325,8 @@ func (e *Env) recreate(programs []*process.Program, m *image.Manifest) ([]*devic
 		for _, a := range p.Allocs() {
 			want, ok := digests[id.Token][a.ID]
 			if !ok || uint64(len(want))*digest.ChunkSize != a.Size {
-				return fills, fmt.Errorf("process %d: the image has nothing for its %d bytes at %#x", id.PID, a.Size, a.VA)
+				return fills, fmt.Errorf("process %d: the image has nothing for its %d bytes at %#x", id.PID, a.Size,
+					a.VA)
 			}
 			engine, err := e.GPUs.Engine(id.GPU, id.Devices[a.Device])
 			if err != nil {

@@ -261,7 +261,8 @@ func TestRestoredBreaksOff(t *testing.T) {
 			return nil
 		}
 		over = make(chan struct{})
-		if err := p.Attach(daemon, &wire.Hello{Flags: wire.HelloResume | wire.HelloPark}, wiretest.Page(t)); err != nil {
+		if err := p.Attach(daemon, &wire.Hello{Flags: wire.HelloResume | wire.HelloPark},
+			wiretest.Page(t)); err != nil {
 			t.Error(err)
 			return nil
 		}

@@ -17,8 +17,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// A watch foresees what the work of one program will do while that waits, and lets it go when it may. It keeps what it has
-// learnt of the program's code from one tap to the next.
+// A watch foresees what the work of one program will do while that waits, and lets it go when it may. It keeps what it
+// has learnt of the program's code from one tap to the next.
 type watch struct {
 	program *process.Program
 	tap     *process.Tap
@@ -226,7 +226,8 @@ type place struct {
 
 // regionSpans groups the spans of one program by the snapshot or fill that has their memory. Groups whose spans are
 // all settled are left out, as are spans that nobody has: they were allocated later.
-func regionSpans[T comparable](where map[place]regionOf[T], program int, list []foresee.Span, settled func(T, []snapshot.Span) bool) map[T][]snapshot.Span {
+func regionSpans[T comparable](where map[place]regionOf[T], program int, list []foresee.Span,
+	settled func(T, []snapshot.Span) bool) map[T][]snapshot.Span {
 	out := map[T][]snapshot.Span{}
 	for _, sp := range list {
 		if r, ok := where[place{program, sp.Block}]; ok {

@@ -73,7 +73,8 @@ func sameUser(id process.Identity, was int) error {
 	for _, now := range []int{effective, fs} {
 		if now != was {
 			return refusef("start it as that user, or let it become that user before its first CUDA call",
-				"process %d was user %d when it was first held and is user %d now: it could not come back to this daemon",
+				"process %d was user %d when it was first held and is user %d now: it could not come back to this "+
+					"daemon",
 				id.PID, was, now)
 		}
 	}

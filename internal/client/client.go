@@ -93,7 +93,8 @@ func (c *Client) Shutdown(ctx context.Context, r api.ShutdownRequest) error {
 }
 
 // Checkpoint writes an image of a running program.
-func (c *Client) Checkpoint(ctx context.Context, r api.CheckpointRequest, p Progress) (res api.CheckpointResult, err error) {
+func (c *Client) Checkpoint(ctx context.Context, r api.CheckpointRequest,
+	p Progress) (res api.CheckpointResult, err error) {
 	return res, c.stream(ctx, api.PathCheckpoint, r, p, &res)
 }
 

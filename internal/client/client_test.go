@@ -70,7 +70,9 @@ func TestStream(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cl := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(c.body)) })
 			var seen []api.Progress
-			res, err := cl.Resume(context.Background(), api.ResumeRequest{Target: "x"}, func(p api.Progress) { seen = append(seen, p) })
+			res, err := cl.Resume(context.Background(), api.ResumeRequest{Target: "x"}, func(p api.Progress) {
+				seen = append(seen, p)
+			})
 			switch {
 			case c.want == "" && (err != nil || res.PID != 7):
 				t.Errorf("%+v, %v", res, err)
@@ -201,7 +203,8 @@ func TestForeignRuntimeDir(t *testing.T) {
 }
 
 func TestServerEnv(t *testing.T) {
-	env := serverEnv([]string{"PATH=/bin", "LD_PRELOAD=x", "HOLDFAST_NAME=n", "HOLDFAST_DIR=/old", "CUDA_VISIBLE_DEVICES=1", "HOLDFAST_SOFTGPU_MEM=5"}, "/new")
+	env := serverEnv([]string{"PATH=/bin", "LD_PRELOAD=x", "HOLDFAST_NAME=n", "HOLDFAST_DIR=/old",
+		"CUDA_VISIBLE_DEVICES=1", "HOLDFAST_SOFTGPU_MEM=5"}, "/new")
 	got := strings.Join(env, " ")
 	if want := "HOLDFAST_DIR=/new PATH=/bin HOLDFAST_SOFTGPU_MEM=5"; got != want {
 		t.Errorf("%s, want %s", got, want)

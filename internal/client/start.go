@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/owned"
+	"holdfast/internal/procstat"
 )
 
 // startLimit is how long a server may take until it answers. The daemon opens no GPU
@@ -56,12 +57,8 @@ func (s Server) PID(ctx context.Context, dir string) (int, error) {
 // ending says whether a process has been killed. Its sockets take connections until the
 // last of its threads is gone, a little later than the first.
 func ending(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return true
-	}
-	_, rest, ok := strings.Cut(string(stat), ") ")
-	return ok && (rest[0] == 'Z' || rest[0] == 'X')
+	stat, err := procstat.Read(pid)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && stat.Ended()
 }
 
 // Start makes sure that s runs for the runtime directory dir and returns its process

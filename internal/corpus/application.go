@@ -165,10 +165,12 @@ func (a *Application) check() error {
 		return errors.New("application and family must be named")
 	}
 	if len(a.Buffers) > maxBuffers || len(a.Launches) > maxLaunches {
-		return fmt.Errorf("%d buffers and %d launches: at most %d and %d", len(a.Buffers), len(a.Launches), maxBuffers, maxLaunches)
+		return fmt.Errorf("%d buffers and %d launches: at most %d and %d", len(a.Buffers), len(a.Launches), maxBuffers,
+			maxLaunches)
 	}
 	for name, m := range a.Modules {
-		if !filepath.IsLocal(filepath.FromSlash(m)) || !strings.HasSuffix(m, ".ptx") && !strings.HasSuffix(m, ".ptx.gz") {
+		if !filepath.IsLocal(filepath.FromSlash(m)) || !strings.HasSuffix(m, ".ptx") &&
+			!strings.HasSuffix(m, ".ptx.gz") {
 			return fmt.Errorf("module %s: %q is not a .ptx or .ptx.gz file beside the application", name, m)
 		}
 	}

@@ -21,7 +21,9 @@ func TestParse(t *testing.T) {
 	if l.Count != 1 || l.Cluster != [3]uint32{} || l.Threads() != 192 {
 		t.Errorf("count %d, cluster %v, %d threads", l.Count, l.Cluster, l.Threads())
 	}
-	if !bytes.Equal(l.Args[1].Bytes, []byte{255, 255, 255, 255}) || !bytes.Equal(l.Args[2].Bytes, []byte{1, 0, 0xc0, 0x7f}) && !bytes.Equal(l.Args[2].Bytes, []byte{0, 0, 0xc0, 0x7f}) {
+	if !bytes.Equal(l.Args[1].Bytes, []byte{255, 255, 255, 255}) ||
+		!bytes.Equal(l.Args[2].Bytes, []byte{1, 0, 0xc0, 0x7f}) &&
+			!bytes.Equal(l.Args[2].Bytes, []byte{0, 0, 0xc0, 0x7f}) {
 		t.Errorf("arguments %x %x", l.Args[1].Bytes, l.Args[2].Bytes)
 	}
 	if x := a.Buffers["y"].Init.Data; !bytes.Equal(x, []byte{1, 0, 0, 0, 255, 255, 255, 255}) {

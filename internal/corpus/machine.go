@@ -163,7 +163,8 @@ func (m *Machine) prepare(a *Application, l *Launch) (*prepared, error) {
 	}
 	for _, name := range a.Reached(l) {
 		at := a.Address(name)
-		p.memory = append(p.memory, place{Range: Range{at, at + a.Buffers[name].Bytes}, name: name, begin: a.Contents(name)})
+		p.memory = append(p.memory, place{Range: Range{at, at + a.Buffers[name].Bytes}, name: name,
+			begin: a.Contents(name)})
 	}
 	if p.in, err = mod.Instantiate(m.space, data.Lo); err != nil {
 		return nil, err
@@ -195,13 +196,15 @@ func (m *Machine) prepare(a *Application, l *Launch) (*prepared, error) {
 // Params lays out the arguments of a launch as the parameters of its kernel say, when buffers lie where at says.
 func (l *Launch) Params(parameters []softgpu.Param, at func(buffer string) uint64) ([]byte, error) {
 	if len(l.Args) != len(parameters) {
-		return nil, fmt.Errorf("kernel %s has %d parameters, the launch %d arguments", l.Kernel, len(parameters), len(l.Args))
+		return nil, fmt.Errorf("kernel %s has %d parameters, the launch %d arguments", l.Kernel, len(parameters),
+			len(l.Args))
 	}
 	var out []byte
 	for i, p := range parameters {
 		b := l.Args[i].Encode(at)
 		if len(b) != int(p.Size) {
-			return nil, fmt.Errorf("kernel %s: argument %d has %d bytes, parameter %s has %d", l.Kernel, i, len(b), p.Name, p.Size)
+			return nil, fmt.Errorf("kernel %s: argument %d has %d bytes, parameter %s has %d", l.Kernel, i, len(b),
+				p.Name, p.Size)
 		}
 		out = append(out, make([]byte, int(p.Offset)-len(out))...)
 		out = append(out, b...)
@@ -218,7 +221,8 @@ func (m *Machine) write(at uint64, b []byte) error {
 // wipe makes all memory zero, and gives it back to the system.
 func (m *Machine) wipe() error {
 	for _, r := range m.dirty {
-		if err := unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Lo-base), int64(r.Len())); err != nil {
+		if err := unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Lo-base),
+			int64(r.Len())); err != nil {
 			return fmt.Errorf("device memory: %w", err)
 		}
 	}
@@ -238,8 +242,10 @@ func (m *Machine) launch(p *prepared, o RunOptions) (*Result, error) {
 // launchObserved is launch with an observer, or nil.
 func (m *Machine) launchObserved(p *prepared, o RunOptions, ob *softgpu.Observer) (*Result, error) {
 	r := &Result{m: m, p: p, Observer: ob}
-	cfg := softgpu.LaunchConfig{Grid: p.l.Grid, Block: p.l.Block, Cluster: p.l.Cluster, SharedDynamic: p.l.Shared, Params: p.params, Workers: 1,
-		Deterministic: o.Deterministic, Prefix: o.Prefix, MaxInstructions: o.MaxInstructions, Printf: counter{&r.Printed}, Cancel: o.Cancel}
+	cfg := softgpu.LaunchConfig{Grid: p.l.Grid, Block: p.l.Block, Cluster: p.l.Cluster, SharedDynamic: p.l.Shared,
+		Params: p.params, Workers: 1,
+		Deterministic: o.Deterministic, Prefix: o.Prefix, MaxInstructions: o.MaxInstructions,
+		Printf: counter{&r.Printed}, Cancel: o.Cancel}
 	if cfg.MaxInstructions == 0 {
 		cfg.MaxInstructions = DefaultInstructions
 	}

@@ -46,7 +46,8 @@ func application(t *testing.T, body string, change func(*Application)) *Applicat
 	if err := os.WriteFile(filepath.Join(dir, "m.ptx"), []byte(source(body)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &Application{filled: &contents{}, Name: "t", Family: "test", Modules: map[string]string{"m": "m.ptx"}, File: filepath.Join(dir, "t.app.json"),
+	a := &Application{filled: &contents{}, Name: "t", Family: "test", Modules: map[string]string{"m": "m.ptx"},
+		File:    filepath.Join(dir, "t.app.json"),
 		Buffers: map[string]Buffer{"a": {1024, Init{Kind: "u32"}}, "b": {1024, Init{Kind: "u32"}}},
 		Launches: []Launch{{Module: "m", Kernel: "k", Grid: [3]uint32{4, 1, 1}, Block: [3]uint32{64, 1, 1}, Count: 1,
 			Args: []Arg{pointer("a", 0), pointer("b", 0), {Type: "u32", Bytes: []byte{200, 0, 0, 0}}}}}}

@@ -78,7 +78,8 @@ func (a *Application) pairs(l *Launch, f *Finding) []pair {
 			continue
 		}
 		for from := range l.Args {
-			if to != from && does(from, f.Reads) && l.Args[from].Patches[0].Buf != l.Args[to].Patches[0].Buf && len(out) < mutantPairs {
+			if to != from && does(from, f.Reads) && l.Args[from].Patches[0].Buf != l.Args[to].Patches[0].Buf &&
+				len(out) < mutantPairs {
 				out = append(out, pair{to, from})
 			}
 		}
@@ -154,7 +155,8 @@ func (a *Application) resize(l *Launch, i int, n uint64) *Mutant {
 
 // only is an application with one launch and the buffers that it reaches.
 func (a *Application) only(l *Launch) *Application {
-	x := &Application{Name: a.Name, Family: a.Family, Target: a.Target, Made: a.Made, Modules: a.Modules, File: a.File, Buffers: map[string]Buffer{}, filled: a.filled}
+	x := &Application{Name: a.Name, Family: a.Family, Target: a.Target, Made: a.Made, Modules: a.Modules, File: a.File,
+		Buffers: map[string]Buffer{}, filled: a.filled}
 	for _, name := range a.Reached(l) {
 		x.Buffers[name] = a.Buffers[name]
 	}
@@ -168,7 +170,8 @@ func (a *Application) only(l *Launch) *Application {
 func (l *Launch) sizes() []int {
 	var out []int
 	for i, x := range l.Args {
-		if (x.Type == "s32" || x.Type == "u32" || x.Type == "s64" || x.Type == "u64") && x.integer() >= 1 && x.integer() < 1<<31 && len(out) < 4 {
+		if (x.Type == "s32" || x.Type == "u32" || x.Type == "s64" || x.Type == "u64") && x.integer() >= 1 &&
+			x.integer() < 1<<31 && len(out) < 4 {
 			out = append(out, i)
 		}
 	}

@@ -104,7 +104,8 @@ func TestLimit(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	a := []Range{{10, 20}, {30, 40}}
-	if got := union(a, []Range{{20, 25}, {5, 6}, {39, 50}, {7, 7}}); !slices.Equal(got, []Range{{5, 6}, {10, 25}, {30, 50}}) {
+	if got := union(a, []Range{{20, 25}, {5, 6}, {39, 50}, {7, 7}}); !slices.Equal(got,
+		[]Range{{5, 6}, {10, 25}, {30, 50}}) {
 		t.Errorf("union %v", got)
 	}
 	if got := intersect(a, []Range{{0, 12}, {15, 35}}); !slices.Equal(got, []Range{{10, 12}, {15, 20}, {30, 35}}) {

@@ -120,7 +120,8 @@ func (j *judge) observe() error {
 			j.f.Variables = x.Range
 		}
 	}
-	r, err := j.launch(j.p, RunOptions{Deterministic: true, Observe: true, MaxInstructions: j.o.MaxInstructions, Cancel: j.o.Cancel})
+	r, err := j.launch(j.p, RunOptions{Deterministic: true, Observe: true, MaxInstructions: j.o.MaxInstructions,
+		Cancel: j.o.Cancel})
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,8 @@ func (j *judge) sites(list []Range) ([][]softgpu.Site, error) {
 	if err := j.reset(); err != nil {
 		return nil, err
 	}
-	if _, err := j.launchObserved(j.p, RunOptions{Deterministic: true, MaxInstructions: j.o.MaxInstructions, Cancel: j.o.Cancel}, o); err != nil {
+	if _, err := j.launchObserved(j.p, RunOptions{Deterministic: true, MaxInstructions: j.o.MaxInstructions,
+		Cancel: j.o.Cancel}, o); err != nil {
 		return nil, err
 	}
 	out := make([][]softgpu.Site, len(list))
@@ -328,7 +330,8 @@ func (j *judge) again(i int) error {
 	for k, o := range [...]RunOptions{o, second} {
 		var err error
 		runs[k], err = j.launch(j.p, o)
-		if fault, ok := errors.AsType[*softgpu.Fault](err); ok && fault.Kind != softgpu.FaultCancelled && fault.Kind != softgpu.FaultInternal && fault.Kind != softgpu.FaultUnsupported {
+		if fault, ok := errors.AsType[*softgpu.Fault](err); ok && fault.Kind != softgpu.FaultCancelled &&
+			fault.Kind != softgpu.FaultInternal && fault.Kind != softgpu.FaultUnsupported {
 			j.f.Differ++
 			j.lost = true
 			return nil
@@ -365,7 +368,8 @@ func (j *judge) decide() {
 	case changed >= 0:
 		f.Truth, f.Why = NotIdempotent, "reads and then changes "+j.p.text(f.Clobbered[changed])
 	case f.Differ > 0:
-		f.Truth, f.Why = NotIdempotent, fmt.Sprintf("%d of %d re-executions end with other contents", f.Differ, f.Prefixes)
+		f.Truth, f.Why = NotIdempotent, fmt.Sprintf("%d of %d re-executions end with other contents",
+			f.Differ, f.Prefixes)
 	case j.printed > 0:
 		f.Truth, f.Why = NotIdempotent, "prints"
 	case len(f.Clobbered) > 0:

@@ -19,25 +19,36 @@ func TestJudge(t *testing.T) {
 		why        string
 	}{
 		{"copy", copyBody, nil, Idempotent, ""},
-		{"increment", "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;", nil, NotIdempotent, "changes buffer a, bytes 0 to 799"},
+		{"increment", "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;", nil, NotIdempotent,
+			"changes buffer a, bytes 0 to 799"},
 		{"copy onto itself", copyBody, alias(0), Undecided, "same values"},
 		{"copy onto the next", copyBody, alias(4), NotIdempotent, "changes buffer a"},
-		{"square in place", "ld.global.u32 %r5, [%rd3]; mul.lo.u32 %r5, %r5, %r5; st.global.u32 [%rd4], %r5;", alias(0), NotIdempotent, "changes"},
+		{"square in place", "ld.global.u32 %r5, [%rd3]; mul.lo.u32 %r5, %r5, %r5; st.global.u32 [%rd4], %r5;", alias(0),
+			NotIdempotent, "changes"},
 		{"halves", "ld.global.u16 %r5, [%rd3]; st.global.u16 [%rd4+2], %r5;", alias(0), Idempotent, ""},
-		{"scratch", "st.global.u32 [%rd3], %r1; ld.global.u32 %r5, [%rd3]; st.global.u32 [%rd4], %r5;", nil, Idempotent, ""},
+		{"scratch", "st.global.u32 [%rd3], %r1; ld.global.u32 %r5, [%rd3]; st.global.u32 [%rd4], %r5;", nil,
+			Idempotent, ""},
 		{"maximum", "red.global.max.u32 [%rd2], %r1;", nil, Idempotent, ""},
 		{"maximum, nobody reads it", "atom.global.max.u32 %r6, [%rd2], %r1;", zero, Idempotent, ""},
-		{"maximum, read", "atom.global.max.u32 %r6, [%rd2], %r1; st.global.u32 [%rd3], %r6;", zero, NotIdempotent, "buffer b, bytes 0 to 3"},
-		{"minimum and maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u32 [%rd2], 7;", zero, NotIdempotent, "buffer b"},
-		{"maximum of what is set", "red.global.max.u32 [%rd2], %r1; st.global.u32 [%rd2], 3;", zero, NotIdempotent, "buffer b"},
-		{"minimum beside maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u32 [%rd2+4], %r1; red.global.and.b32 [%rd2+8], %r1;", nil, Idempotent, ""},
-		{"minimum over maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u64 [%rd2], %rd5; red.global.and.b32 [%rd2+8], %r1;", nil, NotIdempotent, "bytes 0 to 3"},
+		{"maximum, read", "atom.global.max.u32 %r6, [%rd2], %r1; st.global.u32 [%rd3], %r6;", zero, NotIdempotent,
+			"buffer b, bytes 0 to 3"},
+		{"minimum and maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u32 [%rd2], 7;", zero, NotIdempotent,
+			"buffer b"},
+		{"maximum of what is set", "red.global.max.u32 [%rd2], %r1; st.global.u32 [%rd2], 3;", zero, NotIdempotent,
+			"buffer b"},
+		{"minimum beside maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u32 [%rd2+4], %r1; " +
+			"red.global.and.b32 [%rd2+8], %r1;", nil, Idempotent, ""},
+		{"minimum over maximum", "red.global.max.u32 [%rd2], %r1; red.global.min.u64 [%rd2], %rd5; " +
+			"red.global.and.b32 [%rd2+8], %r1;", nil, NotIdempotent, "bytes 0 to 3"},
 		{"sum", "red.global.add.u32 [%rd2], %r1;", zero, NotIdempotent, "buffer b"},
 		{"sum of nothing", "red.global.add.u32 [%rd2], 0;", zero, Undecided, "buffer b"},
 		{"exchange", "atom.global.exch.b32 %r6, [%rd4], %r1;", nil, Idempotent, ""},
 		// It ends at zero, as it began: only a launch that was stopped shows what it is.
-		{"counter that resets itself", "atom.global.inc.u32 %r6, [%rd2], 199; setp.eq.u32 %p2, %r6, 7; @%p2 st.global.u32 [%rd1], %r1;", zero, NotIdempotent, "re-executions"},
-		{"bytes of a neighbour block", "st.global.u32 [%rd3], %r1; xor.b32 %r6, %r1, 64; mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r5, [%rd6]; st.global.u32 [%rd4], %r5;", nil, NotIdempotent, "buffer a"},
+		{"counter that resets itself", "atom.global.inc.u32 %r6, [%rd2], 199; setp.eq.u32 %p2, %r6, 7; @%p2 " +
+			"st.global.u32 [%rd1], %r1;", zero, NotIdempotent, "re-executions"},
+		{"bytes of a neighbour block", "st.global.u32 [%rd3], %r1; xor.b32 %r6, %r1, 64; mul.wide.u32 %rd6, %r6, 4; " +
+			"add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r5, [%rd6]; st.global.u32 [%rd4], %r5;", nil, NotIdempotent,
+			"buffer a"},
 		{"clock", "mov.u32 %r5, %clock; st.global.u32 [%rd4], %r5;", nil, NotIdempotent, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,7 +84,8 @@ func TestJudgeLarge(t *testing.T) {
 		want Truth
 	}{
 		{copyBody, Idempotent},
-		{"atom.global.inc.u32 %r6, [%rd2], 199; add.u32 %r6, %r6, 1000; mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, %rd1, %rd6; st.global.u32 [%rd6], %r1;", NotIdempotent},
+		{"atom.global.inc.u32 %r6, [%rd2], 199; add.u32 %r6, %r6, 1000; mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, " +
+			"%rd1, %rd6; st.global.u32 [%rd6], %r1;", NotIdempotent},
 	} {
 		a := application(t, c.body, func(a *Application) {
 			a.Buffers["a"] = Buffer{40 << 20, Init{Kind: "u32"}}

@@ -420,7 +420,9 @@ var references = []reference{
 	{"transpose", nil, func(c *call) { transpose(i32(c, 0), i32(c, 1), c.int(2), c.int(3)) }},
 	{"transpose_tiled", nil, func(c *call) { transpose(i32(c, 0), i32(c, 1), c.int(2), c.int(3)) }},
 	{"transpose_inplace", nil, func(c *call) { transpose(slices.Clone(i32(c, 0)), i32(c, 0), c.int(1), c.int(1)) }},
-	{"transpose_tiles_inplace", nil, func(c *call) { transpose(slices.Clone(i32(c, 0)), i32(c, 0), c.int(1), c.int(1)) }},
+	{"transpose_tiles_inplace", nil, func(c *call) {
+		transpose(slices.Clone(i32(c, 0)), i32(c, 0), c.int(1), c.int(1))
+	}},
 	{"gemv", floats{2}, func(c *call) { product(f32(c, 0), f32(c, 1), f32(c, 2), c.int(3), 1, c.int(4)) }},
 	{"syrk", floats{1}, func(c *call) {
 		a, out, n, k := f32(c, 0), f32(c, 1), c.int(2), c.int(3)

@@ -83,7 +83,8 @@ func describe(l *Launch) string {
 			args = append(args, fmt.Sprintf("%s:%x", x.Type, x.Bytes))
 		}
 	}
-	return fmt.Sprintf("%s %s grid %v block %v cluster %v shared %d (%s)", l.Module, l.Kernel, l.Grid, l.Block, l.Cluster, l.Shared, strings.Join(args, ", "))
+	return fmt.Sprintf("%s %s grid %v block %v cluster %v shared %d (%s)", l.Module, l.Kernel, l.Grid, l.Block,
+		l.Cluster, l.Shared, strings.Join(args, ", "))
 }
 
 // Kernels without races leave the same bytes whether blocks run one after the other or on several
@@ -216,7 +217,8 @@ func onlyExposed(m *Machine, a *Application, l *Launch, noise *rand.PCG) error {
 	if err != nil {
 		return fmt.Errorf("with noise: %w", err)
 	}
-	if !slices.Equal(exposed, accessed(second, softgpu.Exposed)) || !slices.Equal(written, accessed(second, softgpu.Written)) {
+	if !slices.Equal(exposed, accessed(second, softgpu.Exposed)) ||
+		!slices.Equal(written, accessed(second, softgpu.Written)) {
 		return fmt.Errorf("with noise in what is not exposed, other bytes are accessed")
 	}
 	got, err := m.save(written)
@@ -331,7 +333,8 @@ func (r *reference) compare(want *call, got map[string][]byte) error {
 		if !near[name] {
 			if k := firstDifference(w, g); k >= 0 {
 				k &^= 3
-				return fmt.Errorf("buffer %s, byte %d: %x, expected %x", name, k, g[k:min(k+4, len(g))], w[k:min(k+4, len(w))])
+				return fmt.Errorf("buffer %s, byte %d: %x, expected %x", name, k, g[k:min(k+4, len(g))],
+					w[k:min(k+4, len(w))])
 			}
 			continue
 		}

@@ -13,7 +13,8 @@ func TestRegress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	want := map[string]Truth{"bulk_store": NotIdempotent, "bulk_add": NotIdempotent, "extremes": Idempotent, "ticket": NotIdempotent, "exchange": NotIdempotent}
+	want := map[string]Truth{"bulk_store": NotIdempotent, "bulk_add": NotIdempotent, "extremes": Idempotent,
+		"ticket": NotIdempotent, "exchange": NotIdempotent}
 	for i := range apps[0].Launches {
 		l := &apps[0].Launches[i]
 		f, err := m.Judge(apps[0], l, JudgeOptions{Prefixes: 20, Seed: 1})

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/procstat"
 )
 
 var targetOnce = sync.OnceValues(func() (string, error) {
@@ -28,7 +30,8 @@ var targetOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "target")
-	out, err := exec.Command("gcc", "-O1", "-o", path, "../../test/programs/helpers/target.c", "-lpthread").CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-o", path, "../../test/programs/helpers/target.c",
+		"-lpthread").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("gcc: %w: %s", err, out)
 	}
@@ -193,7 +196,7 @@ func (tg *target) kill() {
 	if err != nil {
 		return
 	}
-	if s, err := readStat(procPath(tg.pid, "stat")); err != nil || s.ppid != os.Getpid() {
+	if s, err := procstat.Read(tg.pid); err != nil || s.Parent != os.Getpid() {
 		return
 	}
 	for _, p := range pids {
@@ -274,7 +277,8 @@ func TestCycle(t *testing.T) {
 			if after < at {
 				t.Fatalf("tick %d after %d", after, at)
 			}
-			if _, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), "in use") {
+			if _, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil ||
+				!strings.Contains(err.Error(), "in use") {
 				t.Fatalf("restored over the living program: %v", err)
 			}
 			p.kill()
@@ -292,14 +296,14 @@ func TestCycle(t *testing.T) {
 			// A restored program can be dumped and restored again.
 			dir2 := filepath.Join(t.TempDir(), "criu")
 			dump(t, c, DumpOptions{PID: q.pid, Dir: dir2, LeaveStopped: true})
-			stopped, err := readStat(procPath(q.pid, "stat"))
-			for err == nil && stopped.state != 'T' { // the signal is sent, and takes effect before the program runs on
-				stopped, err = readStat(procPath(q.pid, "stat"))
+			stopped, err := procstat.Read(q.pid)
+			for err == nil && stopped.State != 'T' { // the signal is sent, and takes effect before the program runs on
+				stopped, err = procstat.Read(q.pid)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Resume(q.pid, stopped.start); err != nil {
+			if err := Resume(q.pid, stopped.Start); err != nil {
 				t.Fatal(err)
 			}
 			q.drain()
@@ -476,7 +480,8 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p := start(t, [3]*os.File{nil, out, nil}, "log="+log, "flock="+filepath.Join(tmp, "lock"), "data="+data, "deleted="+filepath.Join(tmp, "gone"))
+	p := start(t, [3]*os.File{nil, out, nil}, "log="+log, "flock="+filepath.Join(tmp, "lock"), "data="+data,
+		"deleted="+filepath.Join(tmp, "gone"))
 	grown(t, log, 0)
 	dir := filepath.Join(tmp, "criu")
 	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
@@ -506,7 +511,8 @@ func TestFiles(t *testing.T) {
 	if err := os.Truncate(data, 3); err != nil {
 		t.Fatal(err)
 	}
-	if pid, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), data) {
+	if pid, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), data) {
 		t.Errorf("restored process %d over a shrunk file: %v", pid, err)
 	}
 	if err := os.Truncate(data, 30); err != nil {
@@ -520,7 +526,8 @@ func TestFiles(t *testing.T) {
 	if err := os.Remove(log); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), log) {
+	if _, err := c.Restore(context.Background(), RestoreOptions{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), log) {
 		t.Errorf("restored without %s: %v", log, err)
 	}
 }
@@ -643,7 +650,8 @@ func TestExplain(t *testing.T) {
 	at := func(fd int) string { return fmt.Sprintf("(00.1) %d fdinfo %d: pos: 0 flags: 2/0\n", pid, fd) }
 	const early = "(00.0) Error (criu/x.c:1): something that does not matter\n"
 	refusal := func(fd int) string {
-		return fmt.Sprintf("(00.2) Error (criu/files-ext.c:94): Can't dump file %d of that type [20600] (chr 195:255)\n", fd)
+		return fmt.Sprintf("(00.2) Error (criu/files-ext.c:94): Can't dump file %d of that type [20600] (chr "+
+			"195:255)\n", fd)
 	}
 	zero := fmt.Sprintf("descriptor %d (/dev/zero): a file of a kind", fds[0])
 	null := fmt.Sprintf("descriptor %d (/dev/null): a file of a kind", fds[1])
@@ -654,13 +662,16 @@ func TestExplain(t *testing.T) {
 		{"of another number", at(fds[0]) + refusal(fds[1]), null},
 		{"without a line of its own", refusal(fds[1]), null},
 		{"of a process that is gone", "(00.1) 4194305 fdinfo 3: pos: 0 flags: 2/0\n" + refusal(3), gone},
-		{"sockets", at(fds[0]) + "(00.2) Error (criu/sockets.c:767): sockets: BUG! Unknown socket collected (family 40)\n",
+		{"sockets", at(fds[0]) + "(00.2) Error (criu/sockets.c:767): sockets: BUG! Unknown socket collected (family " +
+			"40)\n",
 			"a socket of family 40"},
 		{"nothing known", "(00.2) Error (criu/pie/parasite.c:588): send_fds failed (-22)\n",
 			"a descriptor of a kind that cannot be dumped"},
-		{"a mapping that is gone", "(00.2) Error (criu/x.c:1): Can't handle non-regular mapping on 4194305's map 7f00\n",
+		{"a mapping that is gone", "(00.2) Error (criu/x.c:1): Can't handle non-regular mapping on 4194305's map " +
+			"7f00\n",
 			"process 4194305: mapping at 0x7f00"},
-		{"not known", at(fds[0]) + "(00.2) Error (criu/x.c:1): who knows\n", fmt.Sprintf("who knows (at process %d", pid)},
+		{"not known", at(fds[0]) + "(00.2) Error (criu/x.c:1): who knows\n",
+			fmt.Sprintf("who knows (at process %d", pid)},
 	} {
 		reason, remedy := explain(test.log, []int{pid}, errors.New("exit status 1"))
 		if !strings.Contains(reason, test.want) || remedy == "" && test.name != "not known" {
@@ -672,9 +683,11 @@ func TestExplain(t *testing.T) {
 // TestKinds: what is opened beside CUDA is known by its name, the more special name first.
 func TestKinds(t *testing.T) {
 	for link, want := range map[string]string{
-		"/dev/nvidiactl": "NVML or NCCL", "/dev/nvidia0": "NVML or NCCL", "/dev/nvidia-caps/nvidia-cap2": "NVML or NCCL (MIG",
-		"/dev/nvidia-uvm": "a CUDA context", "/dev/dri/renderD128": "EGL", "/dev/infiniband/uverbs0": "NCCL, UCX",
-		"anon_inode:[io_uring]": "TCPStore", "anon_inode:bpf-map": "a tracer", "/dmabuf:": "RDMA",
+		"/dev/nvidiactl": "NVML or NCCL", "/dev/nvidia0": "NVML or NCCL",
+		"/dev/nvidia-caps/nvidia-cap2": "NVML or NCCL (MIG",
+		"/dev/nvidia-uvm":              "a CUDA context", "/dev/dri/renderD128": "EGL",
+		"/dev/infiniband/uverbs0": "NCCL, UCX",
+		"anon_inode:[io_uring]":   "TCPStore", "anon_inode:bpf-map": "a tracer", "/dmabuf:": "RDMA",
 	} {
 		k, known := kindOf(link)
 		if !known || !strings.Contains(k.is(), want) || k.remedy == "" {
@@ -695,7 +708,8 @@ func TestKinds(t *testing.T) {
 func TestForeignSession(t *testing.T) {
 	c := tool(t)
 	if os.Getenv(foreignSession) == "" {
-		cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.v", "-test.run=^TestForeignSession$")
+		cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.v",
+			"-test.run=^TestForeignSession$")
 		cmd.Env = append(os.Environ(), foreignSession+"=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestForeignSession") {
@@ -705,7 +719,8 @@ func TestForeignSession(t *testing.T) {
 	}
 	p := start(t, [3]*os.File{})
 	p.tick()
-	_, err := c.Dump(context.Background(), DumpOptions{PID: p.pid, Dir: filepath.Join(t.TempDir(), "criu"), LeaveRunning: true})
+	_, err := c.Dump(context.Background(), DumpOptions{PID: p.pid, Dir: filepath.Join(t.TempDir(), "criu"),
+		LeaveRunning: true})
 	if err == nil || !strings.Contains(err.Error(), "session") || !strings.Contains(err.Error(), "holdfast run") {
 		t.Errorf("%+v", err)
 	}
@@ -715,7 +730,8 @@ func TestForeignSession(t *testing.T) {
 
 func TestWorkIn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "criu")
-	for name, age := range map[string]time.Duration{workPrefix + "1": 2 * time.Hour, workPrefix + "2": 0, "other": 2 * time.Hour} {
+	for name, age := range map[string]time.Duration{workPrefix + "1": 2 * time.Hour, workPrefix + "2": 0,
+		"other": 2 * time.Hour} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "log"), nil, 0o600),
 			os.Chtimes(path, time.Time{}, time.Now().Add(-age))); err != nil {
@@ -807,8 +823,8 @@ func TestKillRestore(t *testing.T) {
 		killed++
 		for _, it := range items {
 			syscall.Wait4(it.pid, nil, 0, nil)
-			if s, err := readStat(procPath(it.pid, "stat")); err == nil && s.ppid == os.Getpid() {
-				t.Errorf("process %d is left, state %c", it.pid, s.state)
+			if s, err := procstat.Read(it.pid); err == nil && s.Parent == os.Getpid() {
+				t.Errorf("process %d is left, state %c", it.pid, s.State)
 			}
 		}
 	}
@@ -842,8 +858,8 @@ func TestRestoredKilled(t *testing.T) {
 		if err == nil {
 			(&target{t: t, pid: pid}).kill()
 		}
-		if s, err := readStat(procPath(p.pid, "stat")); err == nil && s.ppid == os.Getpid() {
-			t.Errorf("process %d is left, state %c", p.pid, s.state)
+		if s, err := procstat.Read(p.pid); err == nil && s.Parent == os.Getpid() {
+			t.Errorf("process %d is left, state %c", p.pid, s.State)
 		}
 	}
 	restored(t, c, dir).tick()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"holdfast/internal/procstat"
 )
 
 // DumpOptions says what to dump and what becomes of the program.
@@ -125,7 +127,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	} else {
 		args = append(args, "--leave-stopped")
 	}
-	rec := record{ShellJob: root.session != root.pid, TCPClose: opts.TCPClose}
+	rec := record{ShellJob: root.Session != root.PID, TCPClose: opts.TCPClose}
 	if rec.ShellJob {
 		args = append(args, "--shell-job")
 	}
@@ -148,7 +150,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 		unstop(pids, before)
 		e := &DumpError{PID: opts.PID, Log: log.tail, Err: runErr}
 		e.Reason, e.Remedy = explain(log.text, pids, runErr)
-		if s, err := readStat(procPath(opts.PID, "stat")); err != nil || s.state == 'Z' {
+		if s, err := procstat.Read(opts.PID); err != nil || s.State == 'Z' {
 			e.Stopped = true
 			e.Reason += "; the process has ended"
 		}
@@ -157,7 +159,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	if !opts.LeaveRunning {
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, Resume(opts.PID, root.start))
+				err = errors.Join(err, Resume(opts.PID, root.Start))
 			}
 		}()
 	}
@@ -183,7 +185,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 		return st, err
 	}
 	if !opts.LeaveRunning && !opts.LeaveStopped {
-		if err := Kill(opts.PID, root.start, 10*time.Second); err != nil {
+		if err := Kill(opts.PID, root.Start, 10*time.Second); err != nil {
 			return st, err
 		}
 	}
@@ -210,8 +212,8 @@ func (t *Tool) Precheck(pid int) error {
 }
 
 // look returns the processes of a tree that may be dumped, parents first, and what is known of its root.
-func look(pid int) (root procStat, pids []int, err error) {
-	refuse := func(reason, remedy string, err error) (procStat, []int, error) {
+func look(pid int) (root procstat.Stat, pids []int, err error) {
+	refuse := func(reason, remedy string, err error) (procstat.Stat, []int, error) {
 		return root, nil, &DumpError{PID: pid, Reason: reason, Remedy: remedy, Err: err}
 	}
 	if err := privileged(); err != nil {
@@ -231,12 +233,12 @@ func look(pid int) (root procStat, pids []int, err error) {
 			return refuse(err.Error(), "", err)
 		}
 		// CRIU would dump it, and then want to make a process with the id of that session's leader.
-		if sid := all[p].session; sid != root.session && !slices.Contains(pids, sid) {
+		if sid := all[p].Session; sid != root.Session && !slices.Contains(pids, sid) {
 			return refuse(fmt.Sprintf("process %d (%s) belongs to session %d, its root process %d to session %d",
-				p, all[p].comm, sid, root.pid, root.session), "call setsid before starting others", nil)
+				p, all[p].Name, sid, root.PID, root.Session), "call setsid before starting others", nil)
 		}
 	}
-	if root.session == 0 { // as /proc has it; CRIU cannot dump a session it cannot name
+	if root.Session == 0 { // as /proc has it; CRIU cannot dump a session it cannot name
 		return refuse("the leader of its session is outside of this PID namespace",
 			"start it with holdfast run, or with setsid", nil)
 	}
@@ -244,12 +246,12 @@ func look(pid int) (root procStat, pids []int, err error) {
 }
 
 // checkProcess refuses what is known beforehand to fail.
-func checkProcess(pid int, s procStat, root bool) error {
+func checkProcess(pid int, s procstat.Stat, root bool) error {
 	if pid == os.Getpid() {
 		return fmt.Errorf("the tree holds process %d, which is asked to dump it", pid)
 	}
-	if (s.state == 'Z' || s.state == 'X') && root {
-		return fmt.Errorf("process %d (%s) has ended already", pid, s.comm)
+	if s.Ended() && root {
+		return fmt.Errorf("process %d (%s) has ended already", pid, s.Name)
 	}
 	b, err := os.ReadFile(procPath(pid, "status"))
 	if errors.Is(err, os.ErrNotExist) && !root {
@@ -261,14 +263,14 @@ func checkProcess(pid int, s procStat, root bool) error {
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, "TracerPid:"); ok {
 			if v = strings.TrimSpace(v); v != "0" {
-				return fmt.Errorf("process %d (%s) is traced by process %s: end the debugger first", pid, s.comm, v)
+				return fmt.Errorf("process %d (%s) is traced by process %s: end the debugger first", pid, s.Name, v)
 			}
 		}
 	}
 	for _, ns := range []string{"mnt", "pid", "net", "ipc", "user"} {
 		if ownNamespace(pid, ns) {
 			return fmt.Errorf("process %d (%s) has a %s namespace of its own (a container or sandbox): "+
-				"run holdfast inside it", pid, s.comm, ns)
+				"run holdfast inside it", pid, s.Name, ns)
 		}
 	}
 	return nil
@@ -296,8 +298,8 @@ func whileAlive(ctx context.Context, pid int) (context.Context, context.CancelFu
 			case <-ctx.Done():
 				return
 			case now := <-tick.C:
-				s, err := readStat(procPath(pid, "stat"))
-				if err == nil && s.state != 'Z' {
+				s, err := procstat.Read(pid)
+				if err == nil && s.State != 'Z' {
 					continue
 				}
 				if dead.IsZero() {

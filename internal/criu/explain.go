@@ -19,16 +19,21 @@ type refusal struct {
 }
 
 var refusals = []refusal{
-	{`No space left on device`, "no space left on the disk that takes the image", "free some, or give another directory"},
-	{`Connected TCP socket`, "{tcp}", "close it before, or leave TCP connections out (--tcp-close: they are closed after a restore)"},
+	{`No space left on device`, "no space left on the disk that takes the image",
+		"free some, or give another directory"},
+	{`Connected TCP socket`, "{tcp}", "close it before, or leave TCP connections out (--tcp-close: they are closed " +
+		"after a restore)"},
 	{`In-flight connection|in-flight connection`, "{fd}: a connection that is not accepted yet", "try again"},
-	{`External socket is used|Runaway socket|Ext stream not supported|Can't dump half of stream unix connection`, "{unix}",
+	{`External socket is used|Runaway socket|Ext stream not supported|Can't dump half of stream unix connection`,
+		"{unix}",
 		"close the connection before, or start the program without it"},
 	{`Can't get 1:(?:16|34) opt`, "{fd}: this CRIU cannot dump sockets on this kernel", "use CRIU 4.2 or newer"},
-	{`SysVIPC shmem map @([0-9a-f]+)`, "System V shared memory at 0x$1", "the program must use POSIX shared memory or mmap"},
+	{`SysVIPC shmem map @([0-9a-f]+)`, "System V shared memory at 0x$1",
+		"the program must use POSIX shared memory or mmap"},
 	{`Can't create link remap for (.*?)\. `, "{fd}: $1 was deleted or renamed while open, and has another name still",
 		"close it before"},
-	{`Can't dump ghost file (.*) of (\d+) size`, "{fd}: the deleted file $1 is too large ($2 bytes)", "close it before"},
+	{`Can't dump ghost file (.*) of (\d+) size`, "{fd}: the deleted file $1 is too large ($2 bytes)",
+		"close it before"},
 	{`Can't lookup mount=\S+ for fd=(\d+) path=(\S+)`, "descriptor $1: $2 was opened in another mount namespace",
 		"open it again inside, or start the program without it"},
 	{`tun: `, "{fd}: a network tunnel", "close it before"},
@@ -40,19 +45,22 @@ var refusals = []refusal{
 	{`Unknown socket collected \(family (\d+)\)`, "{fd}: a socket of family $1, which cannot be dumped",
 		"close it before"},
 	{`Unknown eventpoll|anon_inode|Unsupported file type|unsupported file`, "{refused}", ""},
-	{`Unable to detach|ptrace.*Operation not permitted|Can't seize|Unable to attach`, "$0", "is the process traced, or is ptrace forbidden here?"},
-	{`File /?(.*) has bad size (\d+) \(expect (\d+)\)`, "/$1 has changed since the dump ($2 bytes, was $3)", "put the file back as it was"},
+	{`Unable to detach|ptrace.*Operation not permitted|Can't seize|Unable to attach`, "$0",
+		"is the process traced, or is ptrace forbidden here?"},
+	{`File /?(.*) has bad size (\d+) \(expect (\d+)\)`, "/$1 has changed since the dump ($2 bytes, was $3)",
+		"put the file back as it was"},
 	{`File /?(.*) has bad mode`, "/$1 has other access rights than when it was dumped", "put them back"},
 	{`Can't open file /?(.+) on restore`, "/$1 cannot be opened", "put the file back"},
 	{`Can't open (/\S+):`, "$0", "put the file back"},
 	{`Can't fork for (\d+): File exists`, "process id $1 is in use", "end that process first"},
-	{`Current (?:sid|gid) (\d+) intersects with`, "the session or process group $1 of the caller is one that the program needs",
+	{`Current (?:sid|gid) (\d+) intersects with`,
+		"the session or process group $1 of the caller is one that the program needs",
 		"restore from another session (setsid)"},
 }
 
 // noise are error lines that do not say what went wrong.
-var noise = regexp.MustCompile(`RLIMIT_NOFILE|Dumping FAILED|Restoring FAILED|Dump (?:files|mappings|core|mm).*failed with|` +
-	`exited unexpectedly|killed by signal 9|Can't wait for`)
+var noise = regexp.MustCompile(`RLIMIT_NOFILE|Dumping FAILED|Restoring FAILED|` +
+	`Dump (?:files|mappings|core|mm).*failed with|exited unexpectedly|killed by signal 9|Can't wait for`)
 
 var (
 	errorLine  = regexp.MustCompile(`Error \([^)]*\): (.*)`)
@@ -161,7 +169,8 @@ func lookUp(s string, at *descriptor, pids []int) string {
 		s = strings.ReplaceAll(s, "{tcp}", orElse(tcpConnections(pids), "TCP connection: "+last))
 	}
 	if strings.Contains(s, "{unix}") {
-		s = strings.ReplaceAll(s, "{unix}", orElse(outsideUnix(pids), "a unix socket that is connected to another process"))
+		s = strings.ReplaceAll(s, "{unix}", orElse(outsideUnix(pids),
+			"a unix socket that is connected to another process"))
 	}
 	return s
 }

@@ -96,7 +96,8 @@ func refused(at *descriptor, pids []int, prefix string) (reason, remedy string) 
 			if at != nil && d.pid == at.pid && d.fd == at.fd {
 				continue
 			}
-			if _, known := kindOf(d.link); known && strings.HasPrefix(d.link, prefix) && !strings.HasPrefix(d.link, pidfdLink) {
+			if _, known := kindOf(d.link); known && strings.HasPrefix(d.link, prefix) &&
+				!strings.HasPrefix(d.link, pidfdLink) {
 				list = append(list, d)
 			}
 		}

@@ -26,20 +26,20 @@ func EndMarked(mark string, timeout time.Duration) error {
 		left := 0
 		for _, s := range all {
 			// It is the one that was looked at only if it is still there then.
-			fd, err := hold(s.pid, s.start)
+			fd, err := hold(s.PID, s.Start)
 			if errors.Is(err, unix.ESRCH) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			if s.state != 'Z' && marked(s.pid, mark) {
+			if s.State != 'Z' && marked(s.PID, mark) {
 				left++
 				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 			}
 			unix.Close(fd)
 			if err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("kill process %d of a restore: %w", s.pid, err)
+				return fmt.Errorf("kill process %d of a restore: %w", s.PID, err)
 			}
 		}
 		if left == 0 {

@@ -7,67 +7,31 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/procstat"
 )
-
-// procStat is what /proc/PID/stat says (proc_pid_stat(5)).
-type procStat struct {
-	pid, ppid, pgrp, session int
-	state                    byte
-	start                    uint64 // clock ticks since boot
-	comm                     string
-}
-
-func readStat(path string) (procStat, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return procStat{}, err
-	}
-	// The name may hold anything, parentheses and spaces included: it ends at the last parenthesis.
-	open, end := strings.IndexByte(string(b), '('), strings.LastIndexByte(string(b), ')')
-	if open < 1 || end < open || end+2 > len(b) {
-		return procStat{}, fmt.Errorf("%s: not understood", path)
-	}
-	f := strings.Fields(string(b[end+1:]))
-	if len(f) < 20 {
-		return procStat{}, fmt.Errorf("%s: not understood", path)
-	}
-	s := procStat{state: f[0][0], comm: string(b[open+1 : end])}
-	for _, x := range []struct {
-		to   *int
-		text string
-	}{{&s.pid, strings.TrimSpace(string(b[:open]))}, {&s.ppid, f[1]}, {&s.pgrp, f[2]}, {&s.session, f[3]}} {
-		if *x.to, err = strconv.Atoi(x.text); err != nil {
-			return procStat{}, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if s.start, err = strconv.ParseUint(f[19], 10, 64); err != nil {
-		return procStat{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
-}
 
 func procPath(pid int, rest string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), rest)
 }
 
 // allProcesses returns every process that can be seen.
-func allProcesses() (map[int]procStat, error) {
+func allProcesses() (map[int]procstat.Stat, error) {
 	ents, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[int]procStat, len(ents))
+	out := make(map[int]procstat.Stat, len(ents))
 	for _, e := range ents {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		s, err := readStat(procPath(pid, "stat"))
+		s, err := procstat.Read(pid)
 		if scarce(err) {
 			return nil, err // a tree that lacks a branch is none
 		}
@@ -79,10 +43,10 @@ func allProcesses() (map[int]procStat, error) {
 }
 
 // tree returns root and its descendants, parents first.
-func tree(all map[int]procStat, root int) []int {
+func tree(all map[int]procstat.Stat, root int) []int {
 	children := map[int][]int{}
 	for _, s := range all {
-		children[s.ppid] = append(children[s.ppid], s.pid)
+		children[s.Parent] = append(children[s.Parent], s.PID)
 	}
 	out := []int{root}
 	for i := 0; i < len(out); i++ {
@@ -152,8 +116,8 @@ func tryHold(pid int, start uint64) (fd int, err error) {
 		return -1, fmt.Errorf("process %d: %w", pid, err)
 	}
 	// Looked at afterwards: who has the number now and started then had it when the descriptor was made.
-	s, err := readStat(procPath(pid, "stat"))
-	if err == nil && s.start == start {
+	s, err := procstat.Read(pid)
+	if err == nil && s.Start == start {
 		return fd, nil
 	}
 	unix.Close(fd)
@@ -161,7 +125,7 @@ func tryHold(pid int, start uint64) (fd int, err error) {
 		return -1, fmt.Errorf("process %d: %w", pid, err)
 	}
 	if err == nil {
-		err = fmt.Errorf("its number belongs to another process (%s) now", s.comm)
+		err = fmt.Errorf("its number belongs to another process (%s) now", s.Name)
 	}
 	return -1, fmt.Errorf("process %d has ended: %w (%v)", pid, syscall.ESRCH, err)
 }
@@ -193,11 +157,11 @@ func tryHoldTree(pid int, start uint64) (list []held, err error) {
 		release(list)
 		return nil, err
 	}
-	if all[pid].start != start {
+	if all[pid].Start != start {
 		return list, nil // it has ended just now: whose children are left is not known
 	}
 	for _, p := range tree(all, pid)[1:] {
-		fd, err := tryHold(p, all[p].start)
+		fd, err := tryHold(p, all[p].Start)
 		if scarce(err) {
 			release(list)
 			return nil, err
@@ -271,7 +235,7 @@ func stoppedThreads(pids []int) map[int]bool {
 	out := map[int]bool{}
 	for _, p := range pids {
 		for _, t := range threads(p) {
-			if s, err := readStat(procPath(p, "task/"+strconv.Itoa(t)+"/stat")); err == nil && s.state == 'T' {
+			if s, err := procstat.ReadFile(procPath(p, "task/"+strconv.Itoa(t)+"/stat")); err == nil && s.State == 'T' {
 				out[t] = true
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/procstat"
 )
 
 // A process that has the number of another one, which it got later, is not killed in its place, nor continued.
@@ -21,27 +23,27 @@ func TestKillOnlyWhoIsMeant(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	pid := cmd.Process.Pid
-	s, err := readStat(procPath(pid, "stat"))
+	s, err := procstat.Read(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Kill(pid, s.start-1, time.Second); !errors.Is(err, syscall.ESRCH) {
+	if err := Kill(pid, s.Start-1, time.Second); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("with the start of another process: %v", err)
 	}
 	if err := Kill(pid, 0, time.Second); !errors.Is(err, errUnknown) {
 		t.Errorf("with no start: %v", err)
 	}
-	if err := Resume(pid, s.start+1); !errors.Is(err, syscall.ESRCH) {
+	if err := Resume(pid, s.Start+1); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("resume with the start of another process: %v", err)
 	}
-	killOne(procStat{pid: pid, start: s.start - 1})
-	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state == 'Z' {
+	killOne(procstat.Stat{PID: pid, Start: s.Start - 1})
+	if s, err := procstat.Read(pid); err != nil || s.State == 'Z' {
 		t.Fatalf("it is not alive: %v", err)
 	}
-	if err := Kill(pid, s.start, 10*time.Second); err != nil {
+	if err := Kill(pid, s.Start, 10*time.Second); err != nil {
 		t.Error(err)
 	}
-	if s, err := readStat(procPath(pid, "stat")); err != nil || s.state != 'Z' {
+	if s, err := procstat.Read(pid); err != nil || s.State != 'Z' {
 		t.Errorf("it is still alive: %v", err)
 	}
 }
@@ -54,7 +56,7 @@ func TestKillWithoutDescriptors(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	s, err := readStat(procPath(cmd.Process.Pid, "stat"))
+	s, err := procstat.Read(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +77,11 @@ func TestKillWithoutDescriptors(t *testing.T) {
 		open = append(open, f)
 	}
 	var errs []error
-	_, err = tryHoldTree(s.pid, s.start)
+	_, err = tryHoldTree(s.PID, s.Start)
 	errs = append(errs, err)
 	if len(open) > 0 {
 		open[0].Close() // enough for a pidfd, which is not enough to look at the process
-		_, err = tryHoldTree(s.pid, s.start)
+		_, err = tryHoldTree(s.PID, s.Start)
 		errs = append(errs, err)
 		defer func() {
 			for _, f := range open {
@@ -88,7 +90,7 @@ func TestKillWithoutDescriptors(t *testing.T) {
 		}()
 	}
 	killed := make(chan error)
-	go func() { killed <- Kill(s.pid, s.start, 10*time.Second) }()
+	go func() { killed <- Kill(s.PID, s.Start, 10*time.Second) }()
 	time.Sleep(20 * time.Millisecond) // so that it mostly begins while they are scarce
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -150,9 +152,9 @@ func TestBorn(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	defer (&target{t: t, pid: pid}).kill()
-	s, err := readStat(procPath(pid, "stat"))
-	if err != nil || len(born) != 1 || born[0] != s.start {
-		t.Errorf("born at %v, started at %d (%v)", born, s.start, err)
+	s, err := procstat.Read(pid)
+	if err != nil || len(born) != 1 || born[0] != s.Start {
+		t.Errorf("born at %v, started at %d (%v)", born, s.Start, err)
 	}
 }
 
@@ -164,7 +166,7 @@ func TestWatchRoot(t *testing.T) {
 	}
 	born, died := make(chan uint64, 1), make(chan bool)
 	stop := watchRoot(cmd.Process.Pid, func(start uint64) { born <- start }, func() { close(died) })
-	if s, err := readStat(procPath(cmd.Process.Pid, "stat")); err != nil || <-born != s.start {
+	if s, err := procstat.Read(cmd.Process.Pid); err != nil || <-born != s.Start {
 		t.Error("born at another time", err)
 	}
 	cmd.Process.Kill() // it stays a zombie until Wait
@@ -181,7 +183,7 @@ func TestRestoreStopped(t *testing.T) {
 	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for s, err := readStat(procPath(p.pid, "stat")); s.state != 'T'; s, err = readStat(procPath(p.pid, "stat")) {
+	for s, err := procstat.Read(p.pid); s.State != 'T'; s, err = procstat.Read(p.pid) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/procstat"
 )
 
 // RestoreOptions says what to restore.
@@ -30,7 +32,8 @@ type RestoreOptions struct {
 	// again it is called again, for another process.
 	Born func(start uint64)
 
-	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and digits.
+	// Mark, if not empty, is in CRIU's arguments: [EndMarked] finds it when the caller is dead. It is letters and
+	// digits.
 	Mark string
 
 	// Log gets CRIU's full log, whether or not the restore succeeds.
@@ -87,7 +90,8 @@ const maxRestores = 4
 
 // numberTaken is what CRIU says when somebody started a process or a thread with a number that it needs, between our
 // look and its own turn. -17 is EEXIST.
-var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|process id \d+ is in use|Pid \d+ do(es)? not match expected`)
+var numberTaken = regexp.MustCompile(`Unable to create a thread: -17|process id \d+ is in use|` +
+	`Pid \d+ do(es)? not match expected`)
 
 func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
@@ -177,30 +181,30 @@ func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 
 // resumeChild is Resume for a child of the caller that has not been waited for: its number is still its own.
 func resumeChild(pid int) error {
-	s, err := readStat(procPath(pid, "stat"))
+	s, err := procstat.Read(pid)
 	if err != nil {
 		return err
 	}
-	return Resume(pid, s.start)
+	return Resume(pid, s.Start)
 }
 
 // endGrace is how long CRIU has, when the root process has ended, to notice or to be done.
 const endGrace = 2 * time.Second
 
-// watchRoot calls born as soon as the root process of a restore is there, and died when it has ended again and CRIU still
-// works endGrace later. CRIU itself may wait for ever then: the process is no child of CRIU but of the caller, so
+// watchRoot calls born as soon as the root process of a restore is there, and died when it has ended again and CRIU
+// still works endGrace later. CRIU itself may wait for ever then: the process is no child of CRIU but of the caller, so
 // nothing tells it. The function that watchRoot returns ends the watch; it is told whether the restore succeeded.
 func watchRoot(pid int, born func(start uint64), died func()) (stop func(there bool)) {
 	var start uint64
 	look := func() (there, ended bool) {
-		s, err := readStat(procPath(pid, "stat"))
-		ours := err == nil && s.ppid == os.Getpid() && (start == 0 || s.start == start)
+		s, err := procstat.Read(pid)
+		ours := err == nil && s.Parent == os.Getpid() && (start == 0 || s.Start == start)
 		if ours && start == 0 {
-			if start = s.start; born != nil {
+			if start = s.Start; born != nil {
 				born(start)
 			}
 		}
-		return ours, start != 0 && (!ours || s.state == 'Z')
+		return ours, start != 0 && (!ours || s.State == 'Z')
 	}
 	end, ended := make(chan bool), make(chan struct{})
 	go func() {
@@ -267,24 +271,25 @@ func inUse(items []pstreeItem) error {
 	}
 	for id := range need {
 		if s, ok := all[id]; ok {
-			if s.state == 'Z' {
+			if s.State == 'Z' {
 				return fmt.Errorf("process %d (%s) %w: end the parent, process %d (%s), or have it wait",
-					id, s.comm, errZombie, s.ppid, all[s.ppid].comm)
+					id, s.Name, errZombie, s.Parent, all[s.Parent].Name)
 			}
-			return fmt.Errorf("process id %d is in use (%s): end that process first, or restore after it has ended", id, s.comm)
+			return fmt.Errorf("process id %d is in use (%s): end that process first, or restore after it has ended",
+				id, s.Name)
 		}
 		// Threads do not show up in /proc's listing but do under their own id.
-		if s, err := readStat(procPath(id, "stat")); err == nil {
-			return fmt.Errorf("process id %d is in use by a thread (%s): restore after it has ended", id, s.comm)
+		if s, err := procstat.Read(id); err == nil {
+			return fmt.Errorf("process id %d is in use by a thread (%s): restore after it has ended", id, s.Name)
 		}
 	}
 	for _, s := range all {
-		for what, id := range map[string]int{"process group": s.pgrp, "session": s.session} {
+		for what, id := range map[string]int{"process group": s.Group, "session": s.Session} {
 			if need[id] {
-				if s.state == 'Z' {
-					return fmt.Errorf("process %d (%s) of %s %d %w", s.pid, s.comm, what, id, errZombie)
+				if s.State == 'Z' {
+					return fmt.Errorf("process %d (%s) of %s %d %w", s.PID, s.Name, what, id, errZombie)
 				}
-				return fmt.Errorf("%s %d still has a member, process %d (%s): end it first", what, id, s.pid, s.comm)
+				return fmt.Errorf("%s %d still has a member, process %d (%s): end it first", what, id, s.PID, s.Name)
 			}
 		}
 	}
@@ -306,7 +311,8 @@ func checkWritable(files []writableFile) error {
 			return err
 		}
 		if st.Mode().IsRegular() && uint64(st.Size()) < f.Size {
-			return fmt.Errorf("%s was %d bytes long when it was dumped, open for reading and writing, and has only %d now: "+
+			return fmt.Errorf("%s was %d bytes long when it was dumped, open for reading and writing, and has only "+
+				"%d now: "+
 				"put it back", f.Path, f.Size, st.Size())
 		}
 	}
@@ -330,13 +336,13 @@ func sweep(items []pstreeItem) error {
 		var left []string
 		for _, it := range items {
 			s, ok := all[it.pid]
-			if !ok || !(s.ppid == os.Getpid() || need[s.ppid] || s.ppid == 1) {
+			if !ok || !(s.Parent == os.Getpid() || need[s.Parent] || s.Parent == 1) {
 				continue
 			}
-			if s.ppid == os.Getpid() && it.pid == root {
+			if s.Parent == os.Getpid() && it.pid == root {
 				killOne(s)
 				syscall.Wait4(root, nil, syscall.WNOHANG, nil)
-			} else if s.state != 'Z' {
+			} else if s.State != 'Z' {
 				killOne(s)
 			} else {
 				continue // init's to reap
@@ -354,8 +360,8 @@ func sweep(items []pstreeItem) error {
 }
 
 // killOne ends the process that s was read of, if it has not ended yet: by now somebody else may have its number.
-func killOne(s procStat) {
-	if fd, err := hold(s.pid, s.start); err == nil {
+func killOne(s procstat.Stat) {
+	if fd, err := hold(s.PID, s.Start); err == nil {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		unix.Close(fd)
 	}

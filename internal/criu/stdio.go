@@ -41,7 +41,8 @@ type writableFile struct {
 
 const recordVersion = 1
 
-// File types and field numbers of images/fdinfo.proto, pipe.proto, tty.proto, sk-unix.proto, regfile.proto (CRIU 4.1.1).
+// File types and field numbers of images/fdinfo.proto, pipe.proto, tty.proto, sk-unix.proto, regfile.proto (CRIU
+// 4.1.1).
 const (
 	typeReg, typePipe, typeUnix, typeTTY = 1, 2, 5, 11
 
@@ -60,12 +61,13 @@ const (
 	uskExtern = 1 // USK_EXTERN, criu/sk-unix.c
 )
 
-// slotInode is the socket inode number that slot 0 is known by in the images; 1 and 2 follow. CRIU only ever compares it.
+// slotInode is the socket inode number that slot 0 is known by in the images; 1 and 2 follow. CRIU only ever compares
+// it.
 const slotInode = 0xf01d_f000
 
 // adopt rewrites a finished dump. First, every descriptor of a pipe, terminal or socket that leads outside becomes a
-// descriptor of one of three made-up unclaimed unix sockets: of all file types, an inherited socket is the one that CRIU
-// takes over as it is, whatever it really is (open_unix_sk, criu/sk-unix.c), so that a program that was started in
+// descriptor of one of three made-up unclaimed unix sockets: of all file types, an inherited socket is the one that
+// CRIU takes over as it is, whatever it really is (open_unix_sk, criu/sk-unix.c), so that a program that was started in
 // a terminal can go on with a log file or a pipe. Second, the recorded size of files that were open for writing is
 // dropped: CRIU would refuse a log that has grown since (validate_file, criu/files-reg.c).
 func adopt(dir string, x *external) (rec record, err error) {
@@ -207,7 +209,8 @@ func slotEntry(id, inode uint32) []byte {
 	for n := uint32(1); n <= 6; n++ {
 		opts = appendUint(opts, n, 0)
 	}
-	for n, v := range []uint64{uint64(id), uint64(inode), sockStream, tcpClose, 0, 0, 0, 0} { // id … peer: fields 1 to 8
+	// id … peer: fields 1 to 8
+	for n, v := range []uint64{uint64(id), uint64(inode), sockStream, tcpClose, 0, 0, 0, 0} {
 		sk = appendUint(sk, uint32(n)+1, v)
 	}
 	sk = appendBytes(sk, 9, fown)

@@ -26,11 +26,13 @@ func TestUnknownResultKeepsItsNumber(t *testing.T) {
 }
 
 func TestUnsupportedIsNotSupported(t *testing.T) {
-	err := fmt.Errorf("suspend: %w", &UnsupportedError{Call: "cuCheckpointProcessLock", Needs: "driver ≥ 570", Library: "libcuda.so.1", Version: 12040})
+	err := fmt.Errorf("suspend: %w", &UnsupportedError{Call: "cuCheckpointProcessLock", Needs: "driver ≥ 570",
+		Library: "libcuda.so.1", Version: 12040})
 	if !errors.Is(err, ErrNotSupported) {
 		t.Errorf("%v is not ErrNotSupported", err)
 	}
-	want := "suspend: cuCheckpointProcessLock not supported by libcuda.so.1, needs driver ≥ 570 (this one serves CUDA 12.4)"
+	want := "suspend: cuCheckpointProcessLock not supported by libcuda.so.1, needs driver ≥ 570 (this one serves " +
+		"CUDA 12.4)"
 	if err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}

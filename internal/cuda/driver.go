@@ -25,42 +25,47 @@ type Devices interface {
 	DeviceAttribute(attr Attribute, dev Device) (int, error) // cuDeviceGetAttribute
 	DeviceTotalMem(dev Device) (uint64, error)               // cuDeviceTotalMem_v2
 	DevicePCIBusID(dev Device) (string, error)               // cuDeviceGetPCIBusId
-	PrimaryContextRetain(dev Device) (Context, error)        // cuDevicePrimaryCtxSetFlags_v2(SCHED_BLOCKING_SYNC), cuDevicePrimaryCtxRetain
-	PrimaryContextRelease(dev Device) error                  // cuDevicePrimaryCtxRelease_v2
-	SetContext(ctx Context) error                            // cuCtxSetCurrent
+	// cuDevicePrimaryCtxSetFlags_v2(SCHED_BLOCKING_SYNC), cuDevicePrimaryCtxRetain
+	PrimaryContextRetain(dev Device) (Context, error)
+	PrimaryContextRelease(dev Device) error // cuDevicePrimaryCtxRelease_v2
+	SetContext(ctx Context) error           // cuCtxSetCurrent
 }
 
 // Memory is the virtual memory API and pinned host memory.
 type Memory interface {
-	MemInfo() (free, total uint64, err error)                           // cuMemGetInfo_v2, of the current context's device
-	MemCreate(dev Device, size uint64, exportable bool) (Handle, error) // cuMemCreate, pinned device memory; exportable: as a POSIX file descriptor
-	MemRelease(h Handle) error                                          // cuMemRelease
-	MemExport(h Handle) (fd int, err error)                             // cuMemExportToShareableHandle; the caller owns fd
-	MemImport(fd int) (Handle, error)                                   // cuMemImportFromShareableHandle; fd stays the caller's
-	AddressReserve(size uint64) (DevicePtr, error)                      // cuMemAddressReserve
-	AddressFree(p DevicePtr, size uint64) error                         // cuMemAddressFree
-	MemMap(p DevicePtr, size uint64, h Handle) error                    // cuMemMap
-	MemUnmap(p DevicePtr, size uint64) error                            // cuMemUnmap
-	MemSetAccess(p DevicePtr, size uint64, dev Device) error            // cuMemSetAccess, read and write
-	HostAlloc(size int) ([]byte, error)                                 // cuMemHostAlloc(PORTABLE)
-	HostFree(mem []byte) error                                          // cuMemFreeHost, of a whole HostAlloc result
+	// cuMemGetInfo_v2, of the current context's device
+	MemInfo() (free, total uint64, err error)
+	// cuMemCreate, pinned device memory; exportable: as a POSIX file descriptor
+	MemCreate(dev Device, size uint64, exportable bool) (Handle, error)
+	MemRelease(h Handle) error                               // cuMemRelease
+	MemExport(h Handle) (fd int, err error)                  // cuMemExportToShareableHandle; the caller owns fd
+	MemImport(fd int) (Handle, error)                        // cuMemImportFromShareableHandle; fd stays the caller's
+	AddressReserve(size uint64) (DevicePtr, error)           // cuMemAddressReserve
+	AddressFree(p DevicePtr, size uint64) error              // cuMemAddressFree
+	MemMap(p DevicePtr, size uint64, h Handle) error         // cuMemMap
+	MemUnmap(p DevicePtr, size uint64) error                 // cuMemUnmap
+	MemSetAccess(p DevicePtr, size uint64, dev Device) error // cuMemSetAccess, read and write
+	HostAlloc(size int) ([]byte, error)                      // cuMemHostAlloc(PORTABLE)
+	HostFree(mem []byte) error                               // cuMemFreeHost, of a whole HostAlloc result
 }
 
 // Execution is streams, copies and kernels. The copies and Launch return before the work is done.
 // Host memory given to a copy is from HostAlloc and is left alone until the stream was synchronized.
 type Execution interface {
-	StreamCreate() (Stream, error)                                         // cuStreamCreate(NON_BLOCKING)
-	StreamDestroy(s Stream) error                                          // cuStreamDestroy_v2
-	StreamSynchronize(s Stream) error                                      // cuStreamSynchronize; sleeps, as the context is BLOCKING_SYNC
-	StreamQuery(s Stream) (done bool, err error)                           // cuStreamQuery
-	CopyDtoD(dst, src DevicePtr, size uint64, s Stream) error              // cuMemcpyDtoDAsync_v2
-	CopyDtoH(dst []byte, src DevicePtr, s Stream) error                    // cuMemcpyDtoHAsync_v2
-	CopyHtoD(dst DevicePtr, src []byte, s Stream) error                    // cuMemcpyHtoDAsync_v2
-	SetD32(dst DevicePtr, value uint32, count uint64, s Stream) error      // cuMemsetD32Async
-	ModuleLoad(image []byte) (Module, error)                               // cuModuleLoadData, of PTX text
-	ModuleUnload(m Module) error                                           // cuModuleUnload
-	ModuleFunction(m Module, name string) (Function, error)                // cuModuleGetFunction
-	Launch(f Function, grid, block uint32, s Stream, args ...uint64) error // cuLaunchKernel, one-dimensional; every parameter is 8 bytes
+	StreamCreate() (Stream, error) // cuStreamCreate(NON_BLOCKING)
+	StreamDestroy(s Stream) error  // cuStreamDestroy_v2
+	// cuStreamSynchronize; sleeps, as the context is BLOCKING_SYNC
+	StreamSynchronize(s Stream) error
+	StreamQuery(s Stream) (done bool, err error)                      // cuStreamQuery
+	CopyDtoD(dst, src DevicePtr, size uint64, s Stream) error         // cuMemcpyDtoDAsync_v2
+	CopyDtoH(dst []byte, src DevicePtr, s Stream) error               // cuMemcpyDtoHAsync_v2
+	CopyHtoD(dst DevicePtr, src []byte, s Stream) error               // cuMemcpyHtoDAsync_v2
+	SetD32(dst DevicePtr, value uint32, count uint64, s Stream) error // cuMemsetD32Async
+	ModuleLoad(image []byte) (Module, error)                          // cuModuleLoadData, of PTX text
+	ModuleUnload(m Module) error                                      // cuModuleUnload
+	ModuleFunction(m Module, name string) (Function, error)           // cuModuleGetFunction
+	// cuLaunchKernel, one-dimensional; every parameter is 8 bytes
+	Launch(f Function, grid, block uint32, s Stream, args ...uint64) error
 }
 
 // Checkpointer is the driver's checkpoint of another process's contexts. It needs a driver ≥ 570 and no context.

@@ -54,12 +54,13 @@ type Config struct {
 	SoftGPU    func() error           // makes sure that there is a software GPU; nil: somebody else does
 	Libraries  []string               // files that restored programs have mapped: put into images
 	Version    string
-	Keep       time.Duration // how long the memory of a program that was killed after a checkpoint is kept for a warm restore
-	Idle       time.Duration // how long the daemon stays with nothing to hold; 0: for ever
-	Patience   time.Duration // how long a client waits for programs that do not come back; 0: as usual
-	Lease      time.Duration // how long a frozen program waits for a daemon that hangs; 0: as usual
-	Again      []string      // arguments with which the keeper starts the next daemon; none: it does not
-	Log        *slog.Logger
+	// how long the memory of a program that was killed after a checkpoint is kept for a warm restore
+	Keep     time.Duration
+	Idle     time.Duration // how long the daemon stays with nothing to hold; 0: for ever
+	Patience time.Duration // how long a client waits for programs that do not come back; 0: as usual
+	Lease    time.Duration // how long a frozen program waits for a daemon that hangs; 0: as usual
+	Again    []string      // arguments with which the keeper starts the next daemon; none: it does not
+	Log      *slog.Logger
 }
 
 // A Daemon holds programs.
@@ -115,10 +116,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer stop()
 	d := &Daemon{
 		cfg: cfg, dir: dir, log: cfg.Log, gpus: newGPUs(cfg), started: time.Now(),
-		criu:     untilFound(func() (*criu.Tool, error) { return findCRIU(cfg) }),
-		programs: map[int]*process.Program{},
-		kept:     map[[16]byte]*keptMemory{}, exits: map[int]*exit{},
-		activity: make(chan struct{}, 1), stop: stop, recovered: make(chan struct{}),
+		criu: untilFound(func() (*criu.Tool, error) { return findCRIU(cfg) }), programs: map[int]*process.Program{},
+		kept: map[[16]byte]*keptMemory{}, exits: map[int]*exit{}, activity: make(chan struct{}, 1), stop: stop,
+		recovered: make(chan struct{}),
 	}
 	shims, err := d.listen(ShimSocket, "unixpacket")
 	if err != nil {
@@ -369,7 +369,8 @@ func (d *Daemon) admit(h *wire.Hello, pid int) (*process.Program, error) {
 		p = process.New(id, api.StateRunning, d.log)
 		d.programs[pid] = p
 	}
-	if h.Flags&wire.HelloFrozen != 0 && p.State() == api.StateRunning { // in other states an operation is under way, or the reason is known
+	// in other states an operation is under way, or the reason is known
+	if h.Flags&wire.HelloFrozen != 0 && p.State() == api.StateRunning {
 		p.SetState(api.StateRestoring)
 		p.SetStuck(lostRecord)
 		p.Log().Error("its gate stays shut: " + lostRecord)
@@ -423,8 +424,7 @@ func (d *Daemon) clearUp(p *process.Program) {
 func (d *Daemon) leaves(p *process.Program, arrived <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- process.AwaitEnd(ctx, p.Identity()) }()
+	ended := process.End(ctx, p.Identity())
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	for {
@@ -516,7 +516,8 @@ func (d *Daemon) takeKept(token [16]byte) *process.Program {
 func (d *Daemon) room(p *process.Program, m *wire.Room) uint64 {
 	freed := d.dropKept()
 	if freed > 0 {
-		p.Log().Info("a program has found no memory: what was kept for warm restores is free", "wanted", m.Bytes, "freed", freed)
+		p.Log().Info("a program has found no memory: what was kept for warm restores is free", "wanted", m.Bytes,
+			"freed", freed)
 	}
 	return freed
 }
@@ -549,7 +550,9 @@ func (d *Daemon) find(target string) (*process.Program, error) {
 		for _, q := range below(pid) {
 			if p := d.programs[q]; p != nil {
 				if found != nil {
-					return nil, &api.Error{Code: "bad_request", Message: fmt.Sprintf("process %d has more than one held program below it", pid), Remedy: "name one of them: holdfast ps"}
+					return nil, &api.Error{Code: "bad_request",
+						Message: fmt.Sprintf("process %d has more than one held program below it", pid),
+						Remedy:  "name one of them: holdfast ps"}
 				}
 				found = p
 			}
@@ -558,16 +561,19 @@ func (d *Daemon) find(target string) (*process.Program, error) {
 			return found, nil
 		}
 		if process.Alive(pid, 0) {
-			return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("process %d is not held", pid), Remedy: "start it with holdfast run; a program is held from its first CUDA call on"}
+			return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("process %d is not held", pid),
+				Remedy: "start it with holdfast run; a program is held from its first CUDA call on"}
 		}
-		return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no process %d", pid), Remedy: "holdfast ps lists what is held"}
+		return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no process %d", pid),
+			Remedy: "holdfast ps lists what is held"}
 	}
 	for _, p := range d.programs {
 		if p.Identity().Name == target {
 			return p, nil
 		}
 	}
-	return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no program named %q is held", target), Remedy: "holdfast ps lists what is held"}
+	return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("no program named %q is held", target),
+		Remedy: "holdfast ps lists what is held"}
 }
 
 // adoption is how long a new daemon waits for the programs of the one before it to come back.
@@ -634,15 +640,17 @@ func (d *Daemon) list() []api.Process {
 		id := p.Identity()
 		bytes, n := p.Resident()
 		a := api.Process{
-			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes, MissingBytes: p.Missing(), Allocations: n,
-			Launches: p.Counters().Launches + p.Counters().Graphs, Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Restorable(),
+			PID: id.PID, Name: id.Name, GPU: gpuName(id.GPU), State: p.State(), ResidentBytes: bytes,
+			MissingBytes: p.Missing(), Allocations: n, Launches: p.Counters().Launches + p.Counters().Graphs,
+			Exe: id.Exe, Command: id.Command, Started: p.Since(), LastCheckpoint: p.Restorable(),
 			Devices: make([]string, 0, len(id.Devices)),
 		}
 		for _, u := range id.Devices {
 			a.Devices = append(a.Devices, cuda.UUID(u).String())
 		}
 		for _, c := range p.Caveats() {
-			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text, Fatal: c.Flags&wire.CaveatBlocksFull != 0})
+			a.Caveats = append(a.Caveats, api.Caveat{Code: checkpoint.CaveatName(c.Code), Text: c.Text,
+				Fatal: c.Flags&wire.CaveatBlocksFull != 0})
 		}
 		if why := p.Stuck(); why != "" {
 			a.Caveats = append(a.Caveats, api.Caveat{Code: "half-restored", Text: why, Fatal: true})

@@ -27,8 +27,8 @@ func TestEndWithoutConversation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: Config{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler), programs: map[int]*process.Program{},
-		kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
+	d := &Daemon{cfg: Config{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler),
+		programs: map[int]*process.Program{}, kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
 	p := process.New(process.Identity{PID: cmd.Process.Pid, StartTime: start}, api.StateCheckpointing, d.log)
 	if err := d.register(p); err != nil {
 		t.Fatal(err)

@@ -39,10 +39,9 @@ func testDaemon() *Daemon {
 		kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
 }
 
-// A program whose conversation has ended is gone when its process is, and not after some time.
-func TestConversationOver(t *testing.T) {
-	d := testDaemon()
-	p, cmd := heldProcess(t, d)
+// conversationOver runs until what it returns is closed, and must go on for a while.
+func conversationOver(t *testing.T, d *Daemon, p *process.Program, while time.Duration) <-chan struct{} {
+	t.Helper()
 	over := make(chan struct{})
 	go func() {
 		d.conversationOver(p)
@@ -51,9 +50,17 @@ func TestConversationOver(t *testing.T) {
 	select {
 	case <-over:
 		t.Fatal("it lives, and was given up")
-	case <-time.After(1500 * time.Millisecond): // longer than anybody waited for its end
+	case <-time.After(while):
 	}
-	cmd.Process.Kill() // nobody takes its status: it stays as a zombie
+	return over
+}
+
+// A program whose conversation has ended is gone when its process is, and not after some time.
+func TestConversationOver(t *testing.T) {
+	d := testDaemon()
+	p, cmd := heldProcess(t, d)
+	over := conversationOver(t, d, p, 1500*time.Millisecond) // longer than anybody waited for its end
+	cmd.Process.Kill()                                       // nobody takes its status: it stays as a zombie
 	<-over
 	<-p.Ended()
 	if d.programs[p.Identity().PID] != nil || !p.Forgotten() {
@@ -65,16 +72,7 @@ func TestConversationOver(t *testing.T) {
 func TestConversationAnew(t *testing.T) {
 	d := testDaemon()
 	p, _ := heldProcess(t, d)
-	over := make(chan struct{})
-	go func() {
-		d.conversationOver(p)
-		close(over)
-	}()
-	select {
-	case <-over:
-		t.Fatal("it lives, and was given up")
-	case <-time.After(20 * time.Millisecond):
-	}
+	over := conversationOver(t, d, p, 20*time.Millisecond)
 	arrive(t, p)
 	<-over
 	if p.Forgotten() {

@@ -24,7 +24,8 @@ type exit struct {
 	status int // valid once done is closed
 }
 
-func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest, progress checkpoint.Progress) (*api.RestoreResult, error) {
+func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest,
+	progress checkpoint.Progress) (*api.RestoreResult, error) {
 	if err := absolute(req.Dir); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,9 @@ func (d *Daemon) finishRestore(res *checkpoint.RestoreResult, unlock func()) {
 		for _, p := range res.Programs {
 			p.SetState(api.StateRunning)
 		}
-		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits, "waited", res.Waited, "guesses", res.Guesses, "guessed", strings.Join(res.Guessed, ","), "ordered", res.Ordered, "known", res.Known)
+		log.Info("restored on demand", "bytes", res.BytesFilled, "missing_at_start", res.Missing, "waits", res.Waits,
+			"waited", res.Waited, "guesses", res.Guesses, "guessed", strings.Join(res.Guessed, ","), "ordered",
+			res.Ordered, "known", res.Known)
 	}
 	unlock()
 	d.touch()
@@ -199,7 +202,8 @@ func (d *Daemon) wait(ctx context.Context, req api.WaitRequest, _ checkpoint.Pro
 	e := d.exits[req.PID]
 	d.mu.Unlock()
 	if e == nil {
-		return nil, &api.Error{Code: "not_found", Message: fmt.Sprintf("process %d was not restored by this daemon", req.PID)}
+		return nil, &api.Error{Code: "not_found",
+			Message: fmt.Sprintf("process %d was not restored by this daemon", req.PID)}
 	}
 	select {
 	case <-e.done:
@@ -302,7 +306,8 @@ func (d *Daemon) recoverKept() {
 		},
 	}
 	var kept []string
-	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil { // without a keeper's socket nothing was under way
+	// without a keeper's socket nothing was under way
+	if _, err := os.Stat(filepath.Join(d.cfg.Dir, keeper.Socket)); err == nil {
 		k, err := d.keeperClient()
 		if err == nil {
 			kept, err = k.List()

@@ -84,7 +84,8 @@ func (d *Daemon) server(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if c := callerOf(r.Context()); c == nil || !sameUser(c.cred) {
-				writeError(w, http.StatusForbidden, &api.Error{Code: "denied", Message: "this daemon belongs to another user"})
+				writeError(w, http.StatusForbidden,
+					&api.Error{Code: "denied", Message: "this daemon belongs to another user"})
 				return
 			}
 			mux.ServeHTTP(w, r)
@@ -133,7 +134,8 @@ func writeError(w http.ResponseWriter, status int, e *api.Error) {
 
 // stream serves one long operation: progress while it runs, then its result or its error. A
 // client that goes away ends the operation, which then undoes what it began.
-func stream[Req, Res any](mux *http.ServeMux, d *Daemon, path string, op func(context.Context, Req, checkpoint.Progress) (Res, error)) {
+func stream[Req, Res any](mux *http.ServeMux, d *Daemon, path string,
+	op func(context.Context, Req, checkpoint.Progress) (Res, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var req Req
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
@@ -205,9 +207,11 @@ func asError(err error) *api.Error {
 
 func busy(p *process.Program) error {
 	if why := p.NotBack(); why != "" {
-		return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d does not come back: %s", p.Identity().PID, why)}
+		return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d does not come back: %s",
+			p.Identity().PID, why)}
 	}
-	return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d is %s", p.Identity().PID, p.State()), Remedy: "try again when that is done"}
+	return &api.Error{Code: "busy", Message: fmt.Sprintf("process %d is %s", p.Identity().PID, p.State()),
+		Remedy: "try again when that is done"}
 }
 
 func absolute(dir string) error {
@@ -219,8 +223,9 @@ func absolute(dir string) error {
 
 func (d *Daemon) env() *checkpoint.Env {
 	return &checkpoint.Env{
-		GPUs: d.gpus, Keeper: d.keeperClient, CRIU: d.criu, Libraries: d.cfg.Libraries, Log: d.log, Tool: "holdfast " + d.cfg.Version,
-		Dir: d.cfg.Dir, Socket: filepath.Join(d.cfg.Dir, ShimSocket), Patience: d.cfg.Patience,
+		GPUs: d.gpus, Keeper: d.keeperClient, CRIU: d.criu, Libraries: d.cfg.Libraries, Log: d.log,
+		Tool: "holdfast " + d.cfg.Version, Dir: d.cfg.Dir, Socket: filepath.Join(d.cfg.Dir, ShimSocket),
+		Patience: d.cfg.Patience,
 	}
 }
 
@@ -325,8 +330,8 @@ func (d *Daemon) checkpoint(ctx context.Context, req api.CheckpointRequest,
 	}
 	defer func() { done(err) }()
 	res, err = d.env().Checkpoint(ctx, group, checkpoint.Options{
-		Dir: req.Dir, LeaveRunning: req.LeaveRunning || req.GPUOnly, GPUOnly: req.GPUOnly, Mode: mode, TCPClose: req.TCPClose,
-		Timeout: time.Duration(req.TimeoutMS) * time.Millisecond, Progress: progress,
+		Dir: req.Dir, LeaveRunning: req.LeaveRunning || req.GPUOnly, GPUOnly: req.GPUOnly, Mode: mode,
+		TCPClose: req.TCPClose, Timeout: time.Duration(req.TimeoutMS) * time.Millisecond, Progress: progress,
 	})
 	if err != nil {
 		return nil, err
@@ -363,7 +368,8 @@ func (d *Daemon) shutdown(w http.ResponseWriter, r *http.Request) {
 	held := len(d.programs)
 	d.mu.Unlock()
 	if held > 0 && !req.Force {
-		writeError(w, http.StatusConflict, &api.Error{Code: "busy", Message: fmt.Sprintf("%d programs are held", held), Remedy: "they would run on; add --force if that is meant"})
+		writeError(w, http.StatusConflict, &api.Error{Code: "busy", Message: fmt.Sprintf("%d programs are held", held),
+			Remedy: "they would run on; add --force if that is meant"})
 		return
 	}
 	writeJSON(w, struct{}{})
@@ -381,10 +387,13 @@ func (d *Daemon) metrics(w http.ResponseWriter, r *http.Request) {
 		states[p.State]++
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	fmt.Fprintf(w, "# HELP holdfast_held_bytes Device memory held.\n# TYPE holdfast_held_bytes gauge\nholdfast_held_bytes %d\n", bytes)
-	fmt.Fprintf(w, "# HELP holdfast_launches Kernel and graph launches of the programs held now.\n# TYPE holdfast_launches gauge\nholdfast_launches %d\n", launches)
+	fmt.Fprintf(w, "# HELP holdfast_held_bytes Device memory held.\n# TYPE holdfast_held_bytes "+
+		"gauge\nholdfast_held_bytes %d\n", bytes)
+	fmt.Fprintf(w, "# HELP holdfast_launches Kernel and graph launches of the programs held now.\n# TYPE "+
+		"holdfast_launches gauge\nholdfast_launches %d\n", launches)
 	fmt.Fprintf(w, "# HELP holdfast_programs Held programs by state.\n# TYPE holdfast_programs gauge\n")
-	for _, s := range []string{api.StateRunning, api.StateCheckpointing, api.StateSuspended, api.StateRestoring, api.StateDead} {
+	for _, s := range []string{api.StateRunning, api.StateCheckpointing, api.StateSuspended, api.StateRestoring,
+		api.StateDead} {
 		fmt.Fprintf(w, "holdfast_programs{state=%q} %d\n", s, states[s])
 	}
 }

@@ -97,7 +97,8 @@ func decompressZstd(src []byte, size int) ([]byte, error) {
 		return nil, fmt.Errorf("zstd: frame holds %d bytes, not %d", h.FrameContentSize, size)
 	}
 	// The limit also bounds the window, which may be larger than the data.
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(size, maxWindow))))
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(uint64(max(size, maxWindow))))
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)
 	}

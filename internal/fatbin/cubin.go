@@ -143,7 +143,8 @@ func readELF(b []byte) (*elfFile, error) {
 		return f, nil
 	}
 	if entsize != 64 || shoff > uint64(len(b)) || uint64(len(b))-shoff < 64 {
-		return nil, fmt.Errorf("section table at %#x with entries of %d bytes does not fit %d bytes", shoff, entsize, len(b))
+		return nil, fmt.Errorf("section table at %#x with entries of %d bytes does not fit %d bytes", shoff,
+			entsize, len(b))
 	}
 	if num == 0 { // the true number is in the first header
 		num = le.Uint64(b[shoff+32:])
@@ -161,7 +162,8 @@ func readELF(b []byte) (*elfFile, error) {
 		nameAt[i] = le.Uint32(h)
 		if off := le.Uint64(h[24:]); s.Type != sectionNoBits && s.Size > 0 && i > 0 {
 			if off > uint64(len(b)) || s.Size > uint64(len(b))-off {
-				return nil, fmt.Errorf("section %d, %d bytes at %#x, lies outside the file of %d bytes", i, s.Size, off, len(b))
+				return nil, fmt.Errorf("section %d, %d bytes at %#x, lies outside the file of %d bytes", i, s.Size, off,
+					len(b))
 			}
 			s.Data = b[off : off+s.Size : off+s.Size]
 		}
@@ -203,8 +205,8 @@ func (c *Cubin) section(name string) *Section {
 	return nil
 }
 
-// PTX is the text that ptxas assembled the cubin from, which it leaves there when it keeps line numbers (-lineinfo, -G); nil if there
-// is none. Comments, .loc and the contents of debug sections are not in it.
+// PTX is the text that ptxas assembled the cubin from, which it leaves there when it keeps line numbers (-lineinfo,
+// -G); nil if there is none. Comments, .loc and the contents of debug sections are not in it.
 func (c *Cubin) PTX() []byte {
 	if s := c.section(".nv_debug_ptx_txt"); s != nil && len(s.Data) > 0 {
 		return Lines(s.Data)
@@ -251,7 +253,8 @@ func (c *Cubin) symbols() error {
 		}
 		s, value, size := &c.Sections[in], le.Uint64(sym[8:]), le.Uint64(sym[16:])
 		if value > s.Size || size > s.Size-value {
-			return fmt.Errorf("symbol %s, %d bytes at %#x, lies outside section %s of %d bytes", name, size, value, s.Name, s.Size)
+			return fmt.Errorf("symbol %s, %d bytes at %#x, lies outside section %s of %d bytes", name, size, value,
+				s.Name, s.Size)
 		}
 		var data []byte
 		if s.Data != nil {

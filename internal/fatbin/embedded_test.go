@@ -13,7 +13,8 @@ func hostELF(section string, data []byte) []byte {
 	names := "\x00" + section + "\x00.shstrtab\x00"
 	var b bytes.Buffer
 	le := binary.LittleEndian
-	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64, Shentsize: 64, Shnum: 3, Shstrndx: 2}
+	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64, Shentsize: 64,
+		Shnum: 3, Shstrndx: 2}
 	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
 	dataAt := uint64(64)
 	namesAt := dataAt + uint64(len(data))
@@ -23,7 +24,8 @@ func hostELF(section string, data []byte) []byte {
 	b.WriteString(names)
 	binary.Write(&b, le, []elf.Section64{{},
 		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: dataAt, Size: uint64(len(data)), Addralign: 8},
-		{Name: uint32(len(section)) + 2, Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names)), Addralign: 1}})
+		{Name: uint32(len(section)) + 2, Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names)),
+			Addralign: 1}})
 	return b.Bytes()
 }
 
@@ -38,12 +40,15 @@ func collect(b []byte) (list []*Embedded, err error) {
 }
 
 func TestFiles(t *testing.T) {
-	one, two := write(image{kind: PTX, arch: 90, data: []byte(".version 8.0")}), write(image{kind: PTX, arch: 80, data: []byte("//"), how: LZ4})
+	one, two := write(image{kind: PTX, arch: 90, data: []byte(".version 8.0")}),
+		write(image{kind: PTX, arch: 80, data: []byte("//"), how: LZ4})
 	pad := make([]byte, 24)
 	both := bytes.Join([][]byte{one, pad, two, pad}, nil)
-	for name, b := range map[string][]byte{"fat binaries": both, "shared object": hostELF(".nv_fatbin", both), "relocatable object": hostELF("__nv_relfatbin", both)} {
+	for name, b := range map[string][]byte{"fat binaries": both, "shared object": hostELF(".nv_fatbin", both),
+		"relocatable object": hostELF("__nv_relfatbin", both)} {
 		list, err := collect(b)
-		if err != nil || len(list) != 2 || !bytes.Equal(list[0].Data, one) || !bytes.Equal(list[1].Data, two) || !bytes.Equal(b[list[1].Offset:][:len(two)], two) {
+		if err != nil || len(list) != 2 || !bytes.Equal(list[0].Data, one) || !bytes.Equal(list[1].Data, two) ||
+			!bytes.Equal(b[list[1].Offset:][:len(two)], two) {
 			t.Errorf("%s: %d pieces of code, error %v", name, len(list), err)
 		}
 	}

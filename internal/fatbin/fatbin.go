@@ -221,11 +221,8 @@ func readEntry(b []byte) (*Entry, int, error) {
 		return nil, 0, fmt.Errorf("header of %d and payload of %d bytes do not fit %d bytes", header, padded, rest)
 	}
 	e := &Entry{
-		Kind:  Kind(le.Uint16(b)),
-		Arch:  int(le.Uint32(b[28:]) & 0xffff),
-		Minor: int(le.Uint16(b[24:])), Major: int(le.Uint16(b[26:])),
-		Flags:   le.Uint64(b[40:]),
-		payload: b[header : header+padded],
+		Kind: Kind(le.Uint16(b)), Arch: int(le.Uint32(b[28:]) & 0xffff), Minor: int(le.Uint16(b[24:])),
+		Major: int(le.Uint16(b[26:])), Flags: le.Uint64(b[40:]), payload: b[header : header+padded],
 	}
 	e.Debug = e.Flags&flagDebug != 0
 	e.Specific = e.Flags&flagFeature != 0
@@ -287,7 +284,8 @@ func (e *Entry) Data() ([]byte, error) {
 	case Zstd:
 		data, err = decompressZstd(e.payload, e.Size)
 	case Old:
-		err = errors.New("compressed as CUDA before 7 did it, which is not supported; build the program with a newer CUDA, or with -no-compress")
+		err = errors.New("compressed as CUDA before 7 did it, which is not supported; build the program with a newer " +
+			"CUDA, or with -no-compress")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s entry for sm_%d at %#x: %w", e.Kind, e.Arch, e.Offset, err)

@@ -136,7 +136,8 @@ func text(n int) []byte {
 	var b strings.Builder
 	b.WriteString(".version 8.4\n.target sm_90\n.address_size 64\n")
 	for b.Len() < n {
-		b.WriteString([]string{"\tadd.s32 %r1, %r2, %r3;\n", "\tret;\n", strings.Repeat(" ", r.IntN(700)), string(rune('a' + r.IntN(26)))}[r.IntN(4)])
+		b.WriteString([]string{"\tadd.s32 %r1, %r2, %r3;\n", "\tret;\n", strings.Repeat(" ", r.IntN(700)),
+			string(rune('a' + r.IntN(26)))}[r.IntN(4)])
 	}
 	return []byte(b.String()[:n])
 }
@@ -145,10 +146,12 @@ func TestOpen(t *testing.T) {
 	var images []image
 	for i, n := range []int{60, 1000, 100_000, 3} {
 		for how := Stored; how <= Zstd; how++ {
-			images = append(images, image{kind: PTX, arch: 70 + 10*i, specific: i == 2, name: "kernels.cu", options: "-lineinfo ", data: text(n), how: how})
+			images = append(images, image{kind: PTX, arch: 70 + 10*i, specific: i == 2, name: "kernels.cu",
+				options: "-lineinfo ", data: text(n), how: how})
 		}
 	}
-	images = append(images, image{kind: ELF, arch: 90, data: bytes.Repeat([]byte{1, 0}, 500), how: LZ4}, image{kind: 8, arch: 0, data: make([]byte, 16)})
+	images = append(images, image{kind: ELF, arch: 90, data: bytes.Repeat([]byte{1, 0}, 500), how: LZ4},
+		image{kind: 8, arch: 0, data: make([]byte, 16)})
 	f, err := Open(append(write(images...), "what follows is not ours"...))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +170,8 @@ func TestOpen(t *testing.T) {
 		if !bytes.Equal(data, want) {
 			t.Errorf("entry %d (%s, %s): %d bytes, want %d", i, e.Kind, e.Compression, len(data), len(want))
 		}
-		if e.Kind != im.kind || e.Arch != im.arch || e.Specific != im.specific || e.Compression != im.how || e.Name != im.name || e.Major != 8 || e.Minor != 4 {
+		if e.Kind != im.kind || e.Arch != im.arch || e.Specific != im.specific || e.Compression != im.how ||
+			e.Name != im.name || e.Major != 8 || e.Minor != 4 {
 			t.Errorf("entry %d: %+v, want %+v", i, e, im)
 		}
 		if e.Kind == PTX && e.Options != "-lineinfo" {
@@ -188,7 +192,8 @@ func TestBestPTX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for capability, want := range map[int]string{60: "", 75: "70", 80: "80", 89: "80", 90: "90a", 99: "90", 120: "100"} {
+	for capability, want := range map[int]string{60: "", 75: "70", 80: "80", 89: "80", 90: "90a",
+		99: "90", 120: "100"} {
 		got := ""
 		if e := f.BestPTX(capability); e != nil {
 			b, _ := e.Data()
@@ -202,11 +207,13 @@ func TestBestPTX(t *testing.T) {
 
 // An entry that cannot be read leaves the others readable.
 func TestOldCompression(t *testing.T) {
-	f, err := Open(write(image{kind: PTX, arch: 30, data: text(100), how: Old}, image{kind: PTX, arch: 70, data: []byte("70")}))
+	f, err := Open(write(image{kind: PTX, arch: 30, data: text(100), how: Old},
+		image{kind: PTX, arch: 70, data: []byte("70")}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Entries[0].Data(); err == nil || !strings.Contains(err.Error(), "sm_30") || !strings.Contains(err.Error(), "CUDA before 7") {
+	if _, err := f.Entries[0].Data(); err == nil || !strings.Contains(err.Error(), "sm_30") ||
+		!strings.Contains(err.Error(), "CUDA before 7") {
 		t.Errorf("old entry: %v", err)
 	}
 	if b, err := f.BestPTX(90).Data(); err != nil || string(b) != "70" {
@@ -300,7 +307,8 @@ func TestZstdHostile(t *testing.T) {
 
 func TestDetect(t *testing.T) {
 	for want, src := range map[Format]string{
-		Container: "\x50\xed\x55\xba", Wrapper: "\xb1\x43\x62\x46", Object: "\x7fELF", Text: "\n\n//\n.version", Unknown: "\x00",
+		Container: "\x50\xed\x55\xba", Wrapper: "\xb1\x43\x62\x46", Object: "\x7fELF", Text: "\n\n//\n.version",
+		Unknown: "\x00",
 	} {
 		if got := Detect([]byte(src)); got != want {
 			t.Errorf("%q is %s, want %s", src, got, want)
@@ -357,7 +365,8 @@ func writeCubin() []byte {
 	secs := []sec{
 		{}, {".shstrtab", 3, 0, nil, 0}, {".strtab", 3, 0, []byte(names), 0}, {".symtab", 2, 2, symtab, 0},
 		{".text._Z1kPfi", 1, 3, make([]byte, 128), 0},
-		{".nv.info", 0x70000000, 3, bytes.Join([][]byte{attr(attrRegisters, words(1, 24)), attr(attrFrameSize, words(1, 8)), attr(attrMinStack, words(1, 40))}, nil), 0},
+		{".nv.info", 0x70000000, 3, bytes.Join([][]byte{attr(attrRegisters, words(1, 24)),
+			attr(attrFrameSize, words(1, 8)), attr(attrMinStack, words(1, 40))}, nil), 0},
 		{".nv.info._Z1kPfi", 0x70000000, 3, info, 0},
 		{".nv.global.init", 1, 0, words(0, 7), 0},
 		{".nv.constant3", 1, 0, make([]byte, 16), 0},
@@ -421,7 +430,8 @@ func TestCubin(t *testing.T) {
 	if !reflect.DeepEqual(k, want) {
 		t.Errorf("kernel\n%+v, want\n%+v", k, want)
 	}
-	if g := c.Globals[0]; g.Name != "counter" || g.Section != ".nv.global.init" || !bytes.Equal(g.Init, []byte{7, 0, 0, 0}) {
+	if g := c.Globals[0]; g.Name != "counter" || g.Section != ".nv.global.init" ||
+		!bytes.Equal(g.Init, []byte{7, 0, 0, 0}) {
 		t.Errorf("global %+v", g)
 	}
 	if text := string(c.PTX()); text != ".version 8.4\n.target sm_90a\n" {
@@ -440,7 +450,8 @@ func TestCubin(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	f.Add(writeCubin())
-	f.Add(write(image{kind: PTX, arch: 80, name: "a.cu", options: "-g", data: text(300), how: LZ4}, image{kind: PTX, arch: 90, data: text(300), how: Zstd}))
+	f.Add(write(image{kind: PTX, arch: 80, name: "a.cu", options: "-g", data: text(300), how: LZ4},
+		image{kind: PTX, arch: 90, data: text(300), how: Zstd}))
 	f.Add(write(image{kind: ELF, arch: 90, data: writeCubin()}))
 	f.Fuzz(func(t *testing.T, b []byte) { use(b) })
 }

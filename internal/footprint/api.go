@@ -61,8 +61,8 @@ type Launch struct {
 	Contained bool
 	// Globals are where the variables of Summary.Globals lie, in that order; nil: not known.
 	Globals []Range
-	// Known is memory whose contents are known, sorted and disjoint; it may be nil. Indices and pointers that are loaded
-	// from it have bounds.
+	// Known is memory whose contents are known, sorted and disjoint; it may be nil. Indices and pointers that are
+	// loaded from it have bounds.
 	Known []Known
 	// Seeks makes Evaluate say what else it would be of use to know: Instance.Wanted.
 	Seeks bool
@@ -88,14 +88,16 @@ type Instance struct {
 	// allocations that its pointer may mean are listed instead.
 	Reads, Writes               []Range
 	ReadsUnknown, WritesUnknown bool
-	// ReadsVariables says that ReadsUnknown is set for no other reason than reads of variables of the module, none of them beside its variable, when
-	// Launch.Globals is nil. Variables are in no allocation: Reads has everything else that may be read.
+	// ReadsVariables says that ReadsUnknown is set for no other reason than reads of variables of the module, none of
+	// them beside its variable, when Launch.Globals is nil. Variables are in no allocation: Reads has everything else
+	// that may be read.
 	ReadsVariables bool
 
 	Witness Witness // of NotIdempotent
 
-	// Relied is the part of Launch.Known that this rests on: it holds only if that does. Wanted is where what is not known was
-	// loaded from, if Launch.Seeks was set; with it known more may come to be wanted. Both are sorted and disjoint.
+	// Relied is the part of Launch.Known that this rests on: it holds only if that does. Wanted is where what is not
+	// known was loaded from, if Launch.Seeks was set; with it known more may come to be wanted. Both are sorted and
+	// disjoint.
 	Relied, Wanted []Range
 
 	unplaced bool // something is written, but not in Writes

@@ -15,12 +15,12 @@ type keyWord struct {
 // maxKey bounds the bytes of parameters on which a launch that is remembered may depend.
 const maxKey = 1 << 13
 
-// A base is a pointer in the parameters of which nothing depends but where accesses lie: it is added to what they are made
-// from, and used in no other way. If all bases of two launches lie so that the same ranges meet, and everything else in
-// the parameters is the same, then one launch is the other one moved (recent.go).
+// A base is a pointer in the parameters of which nothing depends but where accesses lie: it is added to what they are
+// made from, and used in no other way. If all bases of two launches lie so that the same ranges meet, and everything
+// else in the parameters is the same, then one launch is the other one moved (recent.go).
 
-// movable finds the bases of a program and of the path that witnesses are looked for on, and what else of the parameters
-// either depends on. It returns the bases of the path's operations, if launches can be remembered.
+// movable finds the bases of a program and of the path that witnesses are looked for on, and what else of the
+// parameters either depends on. It returns the bases of the path's operations, if launches can be remembered.
 func (b *planner) movable(way *Path) []int32 {
 	f := &flow{p: b.p, way: way, at: map[int32]int32{}}
 	if !f.parameters() {

@@ -56,11 +56,12 @@ func (c Cause) String() string { return causeTexts[c] }
 
 // key is a word for tables.
 var causeKeys = [numCauses]string{
-	NoCause: "none", ReadThenWrite: "read-then-write", ReadModifyWrite: "read-modify-write", UnboundedRead: "unbounded-read",
-	UnboundedWrite: "unbounded-write", GridSync: "grid-sync", Spin: "spin", SystemScope: "system-scope", HostCall: "host-call",
-	UnknownCall: "unknown-call", UnknownInstruction: "unknown-instruction", Clock: "clock", DeviceLaunch: "device-launch",
-	DependentLaunch: "dependent-launch", Texture: "texture", TensorCopy: "tensor-copy", Volatile: "volatile", NoCode: "no-code",
-	TooLarge: "too-large", BadLaunch: "bad-launch",
+	NoCause: "none", ReadThenWrite: "read-then-write", ReadModifyWrite: "read-modify-write",
+	UnboundedRead: "unbounded-read", UnboundedWrite: "unbounded-write", GridSync: "grid-sync", Spin: "spin",
+	SystemScope: "system-scope", HostCall: "host-call", UnknownCall: "unknown-call",
+	UnknownInstruction: "unknown-instruction", Clock: "clock", DeviceLaunch: "device-launch",
+	DependentLaunch: "dependent-launch", Texture: "texture", TensorCopy: "tensor-copy", Volatile: "volatile",
+	NoCode: "no-code", TooLarge: "too-large", BadLaunch: "bad-launch",
 }
 
 // Key is the cause as one word, for tables and JSON.

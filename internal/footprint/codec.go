@@ -155,7 +155,12 @@ func (c *codec) instr(x *Instr) {
 
 func (c *codec) summary(s *Summary) {
 	c.text(&s.Name)
-	list(c, &s.Params, func(p *Param) { c.text(&p.Name); integer(c, &p.Off); integer(c, &p.Size); integer(c, &p.Align) })
+	list(c, &s.Params, func(p *Param) {
+		c.text(&p.Name)
+		integer(c, &p.Off)
+		integer(c, &p.Size)
+		integer(c, &p.Align)
+	})
 	integer(c, &s.Class)
 	integer(c, &s.Cause)
 	integer(c, &s.At)

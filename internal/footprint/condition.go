@@ -26,7 +26,8 @@ func (s *Summary) Condition() string {
 			continue
 		}
 		if w.Kind == IsUpdate {
-			return fmt.Sprintf("not idempotent if a thread comes to line %d, where %s is changed by an atomic operation", w.Pos, e.place(w))
+			return fmt.Sprintf("not idempotent if a thread comes to line %d, where %s is changed by an atomic "+
+				"operation", w.Pos, e.place(w))
 		}
 		for j := range s.Code.Accs {
 			r := &s.Code.Accs[j]

@@ -12,7 +12,8 @@
 //	api.go       launches, instances, verdicts; cause.go, reason.go, why a verdict is what it is
 //	summary.go   what is known of a kernel; program.go, the programs that a launch evaluates
 //	plan.go      the order in which a launch evaluates a program; packed_unsafe.go, its tables as one block of memory
-//	eval.go      a launch: numbers for coefficients, ranges for variables; sharpened.go, guards of which less holds, or more
+//	eval.go      a launch: numbers for coefficients, ranges for variables; sharpened.go, guards of which less
+//	             holds, or more
 //	known.go     contents of memory, and what they say of a launch
 //	overlap.go   whether two strided boxes can meet
 //	covered.go   reads that see only what their block has written before a barrier
@@ -20,7 +21,7 @@
 //	witness.go   proof that an instance is not idempotent; view.go, where one may be found
 //	bases.go     pointers that a launch may be moved by; recent.go, launches that were evaluated before
 //	explain.go   how a range was found, for people; condition.go, on what the verdict depends; inspect.go, for tests
-//	codec.go     summaries as bytes; check.go, what of them is accepted; cache.go, where they are kept
+//	codec.go     summaries as bytes; check.go, what of them is accepted
 //
 // Everything that is not understood makes it say less: an access without bounds,
 // a verdict "unknown". A wrong "idempotent" is the worst defect that this package can have.

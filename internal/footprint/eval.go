@@ -353,8 +353,8 @@ func (m *machine) one(v *Var) interval.Bounds {
 		}
 	}
 	if r.Empty() {
-		// No way leads to where it is chosen, so it has no value. The context may still be one of accesses elsewhere, whose values
-		// do not come from there.
+		// No way leads to where it is chosen, so it has no value. The context may still be one of accesses elsewhere,
+		// whose values do not come from there.
 		return interval.Bounds{}
 	}
 	return r
@@ -599,7 +599,8 @@ func (m *machine) passes(x *Exit, rest interval.Bounds) (int64, bool) {
 	}
 	in := x.In
 	if x.Wrap != 0 {
-		// It goes down to below 0, where an unsigned number is not below top: i = n-1; i < n; i--. No step leads past those that are not.
+		// It goes down to below 0, where an unsigned number is not below top: i = n-1; i < n; i--. No step leads past
+		// those that are not.
 		top, room := m.regs[x.Top], int64(1)<<x.Wrap
 		if top <= 0 || top > room || step >= 0 || step < top-room || rest.Lo < top-room || rest.Hi >= room {
 			return 0, false

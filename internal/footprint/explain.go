@@ -99,7 +99,8 @@ func (e *explainer) access(a *Access, r *extent) {
 	case r.state == boundless:
 		e.printf("  range    none: %s\n", e.missing(f, a))
 	case r.region != 0:
-		e.printf("  range    bytes %d to %d of a variable of the module\n", int64(r.lo-variableBase), int64(r.hi-variableBase)-1)
+		e.printf("  range    bytes %d to %d of a variable of the module\n", int64(r.lo-variableBase),
+			int64(r.hi-variableBase)-1)
 	default:
 		e.printf("  range    [%#x, %#x)\n", r.lo, r.hi)
 	}
@@ -263,9 +264,8 @@ func (e *explainer) variable(v int32) string {
 
 var xopSigns = map[form.Op]string{form.OpAdd: "+", form.OpSub: "-", form.OpMul: "*", form.OpDivU: "/",
 	form.OpDivS: "/", form.OpRemU: "%", form.OpRemS: "%", form.OpAnd: "&", form.OpOr: "|", form.OpXor: "^",
-	form.OpShl:  "<<",
-	form.OpShrU: ">>", form.OpShrS: ">>", form.OpEQ: "==", form.OpNE: "!=", form.OpLTU: "<", form.OpLTS: "<",
-	form.OpLEU: "<=", form.OpLES: "<="}
+	form.OpShl: "<<", form.OpShrU: ">>", form.OpShrS: ">>", form.OpEQ: "==", form.OpNE: "!=", form.OpLTU: "<",
+	form.OpLTS: "<", form.OpLEU: "<=", form.OpLES: "<="}
 
 var xopNames = map[form.Op]string{form.OpMulHiU: "mulhi", form.OpMulHiS: "mulhi", form.OpMinU: "min",
 	form.OpMinS: "min", form.OpMaxU: "max", form.OpMaxS: "max", form.OpNeg: "-", form.OpAbs: "abs",

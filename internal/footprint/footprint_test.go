@@ -13,7 +13,8 @@ func TestApart(t *testing.T) {
 	random := func() *box {
 		b := &box{width: 1 + r.Int64N(6)}
 		for range r.IntN(3) {
-			b.add([...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 28, -4, 40}[r.IntN(15)], interval.Bounds{Lo: r.Int64N(4) - 2, Hi: 2 + r.Int64N(4)})
+			b.add([...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 28, -4, 40}[r.IntN(15)],
+				interval.Bounds{Lo: r.Int64N(4) - 2, Hi: 2 + r.Int64N(4)})
 		}
 		return b
 	}

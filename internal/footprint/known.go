@@ -28,8 +28,8 @@ type Contents struct {
 // A block is bounds of the words in a part of the contents, at multiples of their sizes: for each reading.
 type block [numReadings]interval.Bounds
 
-// The readings of a word. Numbers of 32 and 64 bits are read as signed ones: whoever reads them as unsigned finds out from
-// the bounds whether that is the same.
+// The readings of a word. Numbers of 32 and 64 bits are read as signed ones: whoever reads them as unsigned finds out
+// from the bounds whether that is the same.
 const (
 	readU8 = iota
 	readS8
@@ -444,10 +444,10 @@ func (m *machine) common(a, b *extent) bool {
 // knowing finds the extents of all accesses with what is known of memory; false if the launch may change what that
 // rests on, or if nothing of it was of use.
 //
-// That it then proves as much as without: suppose that some access were not in its extent, and take the first one. What its address is
-// made from then lies within the bounds that it was given, unless a load has read something else than
-// what was known; that was written before, since nobody but the launch writes; and as no extent of a write meets what was relied upon,
-// that write was not in its extent, and earlier.
+// That it then proves as much as without: suppose that some access were not in its extent, and take the first one. What
+// its address is made from then lies within the bounds that it was given, unless a load has read something else than
+// what was known; that was written before, since nobody but the launch writes; and as no extent of a write meets what
+// was relied upon, that write was not in its extent, and earlier.
 func (m *machine) knowing(p *Program) bool {
 	m.relied, m.wanted = m.relied[:0], m.wanted[:0]
 	m.origins = resize(m.origins, len(p.Vars))

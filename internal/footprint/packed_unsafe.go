@@ -4,11 +4,11 @@ import (
 	"unsafe"
 )
 
-// A packer moves the tables of a program into one block of memory, one behind the other, in the order in which a launch comes to them: the
-// first launch of a kernel finds none of them in a cache, and what lies together comes together.
+// A packer moves the tables of a program into one block of memory, one behind the other, in the order in which a launch
+// comes to them: the first launch of a kernel finds none of them in a cache, and what lies together comes together.
 //
-// Nothing in the block is a pointer (entries lists all types), so the garbage collector need not know what it holds; the tables, which point
-// into it, keep it. It begins at a multiple of 8, which is all that any entry asks for.
+// Nothing in the block is a pointer (entries lists all types), so the garbage collector need not know what it holds;
+// the tables, which point into it, keep it. It begins at a multiple of 8, which is all that any entry asks for.
 type packer struct {
 	block []uint64 // nil while the tables are measured
 	n     int      // words
@@ -16,7 +16,8 @@ type packer struct {
 
 // entries are the types of what tables hold.
 type entries interface {
-	int32 | int64 | keyWord | planPointer | planOp | Instr | planAction | Var | Arg | Form | Term | Guard | Check | Exit | planCandidate | Congruence |
+	int32 | int64 | keyWord | planPointer | planOp | Instr | planAction | Var | Arg | Form | Term | Guard | Check |
+		Exit | planCandidate | Congruence |
 		planSet | planSite | planNeed | planPlace | Access | vblock | vitem
 }
 

@@ -152,8 +152,8 @@ type routeStep struct {
 // Prepare makes the plan. A witness is looked for on the path.
 func (p *Program) Prepare(way *Path) { p.arrange(way, true) }
 
-// arrange makes a plan in which contexts share what they have in common, and threads are followed only where they may show
-// something; or neither.
+// arrange makes a plan in which contexts share what they have in common, and threads are followed only where they may
+// show something; or neither.
 func (p *Program) arrange(way *Path, sharing bool) {
 	p.plan = plan{siteOf: make([]int32, len(p.Accs))}
 	b := &planner{plan: &p.plan, p: p}
@@ -413,9 +413,9 @@ func (b *planner) tree(list []*route, depth int) {
 	}
 }
 
-// hoist puts variables before everything else that each context which has them may begin with: no guard bears on
-// them. Contexts that do not have them do not see them. Not those of which contexts find out something for others, nor those that may
-// find that no thread comes here.
+// hoist puts variables before everything else that each context which has them may begin with: no guard bears on them.
+// Contexts that do not have them do not see them. Not those of which contexts find out something for others, nor those
+// that may find that no thread comes here.
 func (b *planner) hoist(list []*route) {
 	for found := true; found && b.work < maxSharing; {
 		found = false

@@ -13,7 +13,8 @@ func (in *Instance) Reason() string {
 		}
 		return "no byte is overwritten that may have been read as it was before"
 	case NotIdempotent:
-		return fmt.Sprintf("line %d reads byte %#x as it was before, and line %d overwrites it", in.Witness.Read, in.Witness.Byte, in.Witness.Write)
+		return fmt.Sprintf("line %d reads byte %#x as it was before, and line %d overwrites it", in.Witness.Read,
+			in.Witness.Byte, in.Witness.Write)
 	}
 	if in.At > 0 {
 		return fmt.Sprintf("%v (line %d)", in.Cause, in.At)

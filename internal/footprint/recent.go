@@ -10,28 +10,30 @@ import (
 	"holdfast/internal/footprint/form"
 )
 
-// A Recent remembers what launches do, for programs that make similar ones again and again: with the same geometry and the same
-// numbers, and with the same or with other pointers. What it says is what Evaluate says. It takes up to two megabytes
-// and allocates nothing once it has been used. The zero value remembers nothing yet. It is for one goroutine at a time; several
-// may have one each for the same summaries.
+// A Recent remembers what launches do, for programs that make similar ones again and again: with the same geometry and
+// the same numbers, and with the same or with other pointers. What it says is what Evaluate says. It takes up to two
+// megabytes and allocates nothing once it has been used. The zero value remembers nothing yet. It is for one goroutine
+// at a time; several may have one each for the same summaries.
 //
-// An entry holds the ranges of a launch relative to its bases (bases.go). Bases whose ranges have addresses in common, or between
-// those of the other, are a cluster: they must keep their distances. A launch whose clusters
-// lie apart is the remembered one, each cluster moved by itself, because
+// An entry holds the ranges of a launch relative to its bases (bases.go). Bases whose ranges have addresses in common,
+// or between those of the other, are a cluster: they must keep their distances. A launch whose clusters lie apart is
+// the remembered one, each cluster moved by itself, because
 //
-//   - whatever is computed for a launch from something else than bases is the same, and addresses are sums of one base and that;
-//   - two accesses that meet are in one cluster, in both launches, and whether a search finds them apart depends on the distance alone;
-//   - a thread that is followed to find a witness makes its accesses within their extents, so only accesses of one cluster
-//     meet there, too.
+//   - whatever is computed for a launch from something else than bases is the same, and addresses are sums of one base
+//     and that;
+//   - two accesses that meet are in one cluster, in both launches, and whether a search finds them apart depends on the
+//     distance alone;
+//   - a thread that is followed to find a witness makes its accesses within their extents, so only accesses of one
+//     cluster meet there, too.
 //
-// The last does not hold where some access has no extent: if a witness was looked for all the same, all bases must be where they were. The
-// same goes for launches of which some address is beyond those that there are.
+// The last does not hold where some access has no extent: if a witness was looked for all the same, all bases must be
+// where they were. The same goes for launches of which some address is beyond those that there are.
 //
-// A variable of the module whose address is not known is in no allocation, so reads of it meet no write that stays inside one: such an
-// entry is for launches all of whose clusters do.
+// A variable of the module whose address is not known is in no allocation, so reads of it meet no write that stays
+// inside one: such an entry is for launches all of whose clusters do.
 //
-// Contained launches are not remembered, nor are those for which contents of memory are known or sought and of use, and those that write
-// variables whose addresses are not known.
+// Contained launches are not remembered, nor are those for which contents of memory are known or sought and of use, and
+// those that write variables whose addresses are not known.
 type Recent struct {
 	Hits, Misses uint64 // launches that were remembered, or not
 
@@ -72,9 +74,9 @@ type baseSpan struct {
 	base int32
 }
 
-// The words of an entry: its head, the key, clusters (the first of their bases, where they begin and end), what else is in
-// clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin, end). If bases
-// must not move, they are in a cluster with address 0.
+// The words of an entry: its head, the key, clusters (the first of their bases, where they begin and end), what else is
+// in clusters (the base and the first one of its cluster, the distance between them), reads and writes (base, begin,
+// end). If bases must not move, they are in a cluster with address 0.
 const (
 	headVerdict = iota // and cause, flags, the base of the witness
 	headAt
@@ -105,7 +107,8 @@ func (r *Recent) Evaluate(s *Summary, l *Launch, in *Instance) {
 	}
 	hash := r.read(s, l)
 	var set *[recentWays]recentSlot
-	for n := range uint64(recentMore) { // a set that is full of such launches, with other distances, goes on in another one
+	// a set that is full of such launches, with other distances, goes on in another one
+	for n := range uint64(recentMore) {
 		set = &r.sets[(hash+n*(recentSets/recentMore+1))%recentSets]
 		same := 0
 		for i := range set {
@@ -311,7 +314,8 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	}
 	e := &entry{words: r.words[r.next%recentWords:][:recentMost]}
 	flags := uint64(form.Truth(in.ReadsUnknown &&
-		!in.ReadsVariables)&flagReadsUnknown | form.Truth(in.WritesUnknown)&flagWritesUnknown | form.Truth(variables)&flagInside |
+		!in.ReadsVariables)&flagReadsUnknown | form.Truth(in.WritesUnknown)&flagWritesUnknown |
+		form.Truth(variables)&flagInside |
 		form.Truth(in.ReadsVariables)&flagReadsVariables)
 	e.add(uint64(in.Verdict)|uint64(in.Cause)<<8|flags<<16|uint64(shown)<<32, uint64(in.At),
 		uint64(uint32(in.Witness.Read))|uint64(uint32(in.Witness.Write))<<32, in.Witness.Byte-r.bases[shown], 0)
@@ -325,7 +329,8 @@ func (r *Recent) keep(in *Instance, l *Launch) (at uint64, ok bool) {
 	} else {
 		counts = r.clustered(e, m)
 	}
-	if variables && (still || wild || e.full || !r.inside(e.words[headWords+len(r.key):], int(counts&0xffff), l.Allocs)) {
+	if variables && (still || wild || e.full ||
+		!r.inside(e.words[headWords+len(r.key):], int(counts&0xffff), l.Allocs)) {
 		return 0, false
 	}
 	counts |= r.ranges(e, m, pl.readers) << 32
@@ -440,8 +445,8 @@ func (r *Recent) inOrder(m *machine) []int32 {
 	return order
 }
 
-// ranges writes what some accesses touch, by address, so that they need no sorting if the bases stay in their order; how many ranges that are.
-// Those of one base that touch are one.
+// ranges writes what some accesses touch, by address, so that they need no sorting if the bases stay in their order;
+// how many ranges that are. Those of one base that touch are one.
 func (r *Recent) ranges(e *entry, m *machine, list []int32) uint64 {
 	r.spans, r.starts = r.spans[:0], r.starts[:0]
 	for _, i := range list {

@@ -6,9 +6,9 @@ import (
 	"holdfast/internal/footprint/form"
 )
 
-// A view is what of a path a thread that is followed can show: the accesses that it may come to, whose addresses may be computed, and the
-// operations that these and the branches on the way need. An operand is 0 (none), an operation, or a register of the program (^register): most of
-// what a thread needs is uniform.
+// A view is what of a path a thread that is followed can show: the accesses that it may come to, whose addresses may be
+// computed, and the operations that these and the branches on the way need. An operand is 0 (none), an operation, or a
+// register of the program (^register): most of what a thread needs is uniform.
 type view struct {
 	blind  bool // no thread shows that it reads something and writes it: there is no witness in any launch
 	ops    []Instr
@@ -37,7 +37,8 @@ type viewer struct {
 	at    []int32 // operands of the view, by operation; 0: not there
 }
 
-// look makes the view of a path: of what may be seen, or of all. bases are those of the path's operations; nil: they have none.
+// look makes the view of a path: of what may be seen, or of all. bases are those of the path's operations; nil: they
+// have none.
 func (b *planner) look(way *Path, bases []int32, part bool) {
 	v := &viewer{view: &b.view, p: b.p, way: way, bases: bases, at: make([]int32, len(way.Ops))}
 	v.blind = true

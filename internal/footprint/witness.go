@@ -177,7 +177,8 @@ func (m *machine) follow(p *view, block, tid [3]int64) {
 		w.thread[form.ClusterIDX+i] = block[i] / int64(m.cluster[i])
 	}
 	w.thread[form.LaneID] = (tid[0] + int64(l.Block[0])*(tid[1]+int64(l.Block[1])*tid[2])) % 32
-	w.thread[form.ClusterRank] = w.thread[form.ClusterCtaX] + int64(m.cluster[0])*(w.thread[form.ClusterCtaY]+int64(m.cluster[1])*w.thread[form.ClusterCtaZ])
+	w.thread[form.ClusterRank] = w.thread[form.ClusterCtaX] +
+		int64(m.cluster[0])*(w.thread[form.ClusterCtaY]+int64(m.cluster[1])*w.thread[form.ClusterCtaZ])
 	w.stamp += 2
 	w.turn++
 	clear(w.in)

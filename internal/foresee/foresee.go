@@ -1,9 +1,9 @@
-// Package foresee says what a piece of a program's work may read and write before it runs: launches by the footprints of
-// their kernels, copies by their arguments. Work comes in the form of trace records.
+// Package foresee says what a piece of a program's work may read and write before it runs: launches by the footprints
+// of their kernels, copies by their arguments. Work comes in the form of trace records.
 //
-// What it says of a launch is either proven, or a guess: of a kernel without PTX, or with an access that has no bound, the
-// guess is the allocations that its parameters point into. Who acts on a guess must be able to find out afterwards that it
-// was wrong; who cannot must treat everything as touched.
+// What it says of a launch is either proven, or a guess: of a kernel without PTX, or with an access that has no bound,
+// the guess is the allocations that its parameters point into. Who acts on a guess must be able to find out afterwards
+// that it was wrong; who cannot must treat everything as touched.
 //
 // It imports footprint, trace and ptx, and nothing that talks to programs or devices.
 package foresee
@@ -28,8 +28,8 @@ type Effect struct {
 	Everything    bool // nothing is known of it, and the ranges say nothing
 	Exact         bool // its kernels are the very PTX that was looked at
 	Bounded       bool // if they are, it writes nothing else
-	// Owed is what work that has gone may touch if this goes and changes what is known of memory (memory.go). It is part of what
-	// this has to wait for.
+	// Owed is what work that has gone may touch if this goes and changes what is known of memory (memory.go). It is
+	// part of what this has to wait for.
 	Owed struct{ Reads, Writes []Span }
 }
 
@@ -79,8 +79,8 @@ type kernel struct {
 // New makes a Program that has seen nothing yet.
 func New() *Program {
 	return &Program{
-		state: trace.NewState(), texts: map[trace.Digest][]byte{}, known: map[trace.Digest]map[string]*footprint.Summary{},
-		kernels: map[uint32]*kernel{},
+		state: trace.NewState(), texts: map[trace.Digest][]byte{},
+		known: map[trace.Digest]map[string]*footprint.Summary{}, kernels: map[uint32]*kernel{},
 	}
 }
 
@@ -106,8 +106,8 @@ func (p *Program) Apply(r trace.Record) {
 // State is what the program has, by the records so far.
 func (p *Program) State() *trace.State { return p.state }
 
-// analyse finds the summary of a kernel. The code that runs is PTX that the driver itself translates, or that the assembler of the
-// cubin left in it; of other machine code, a PTX text beside it is a guess.
+// analyse finds the summary of a kernel. The code that runs is PTX that the driver itself translates, or that the
+// assembler of the cubin left in it; of other machine code, a PTX text beside it is a guess.
 func (p *Program) analyse(k *trace.Kernel) *kernel {
 	out := &kernel{told: k}
 	if im := p.state.Image(k.Module); im != nil {
@@ -130,9 +130,10 @@ func (p *Program) analyse(k *trace.Kernel) *kernel {
 
 // fits reports whether a summary can be of that kernel: its parameters lie where the driver says.
 func fits(s *footprint.Summary, k *trace.Kernel) bool {
-	return k.Flags&trace.NoLayout != 0 || slices.EqualFunc(s.Params, k.Params, func(a footprint.Param, b trace.Param) bool {
-		return a.Off == int(b.Offset) && a.Size == int(b.Size)
-	})
+	return k.Flags&trace.NoLayout != 0 || slices.EqualFunc(s.Params, k.Params,
+		func(a footprint.Param, b trace.Param) bool {
+			return a.Off == int(b.Offset) && a.Size == int(b.Size)
+		})
 }
 
 // summaries analyses a text once.
@@ -173,7 +174,8 @@ func (p *Program) footprint(l *trace.Launch) footprint.Launch {
 			}
 		}
 	}
-	return footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params, Allocs: p.allocs}
+	return footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: l.Params,
+		Allocs: p.allocs}
 }
 
 // evaluate is Launch with what is known of memory; false if nothing is known of the launch.
@@ -195,13 +197,14 @@ func (p *Program) evaluate(l *trace.Launch, known []footprint.Known, seeks bool,
 	e.Reads = append(e.Reads, p.inst.Reads...)
 	e.Writes = append(e.Writes, p.inst.Writes...)
 	e.Exact, e.Bounded = k.exact, !p.inst.WritesUnknown
-	// A module's variables are the driver's memory, in no allocation; whoever brings a program back has brought them back before it runs.
+	// A module's variables are the driver's memory, in no allocation; whoever brings a program back has brought them
+	// back before it runs.
 	e.Proven = k.exact && (!p.inst.ReadsUnknown || p.inst.ReadsVariables) && !p.inst.WritesUnknown
 	return true
 }
 
-// Indexed reports whether a launch among the pieces has addresses that come from memory that it reads: then their ranges are all
-// that it might touch.
+// Indexed reports whether a launch among the pieces has addresses that come from memory that it reads: then their
+// ranges are all that it might touch.
 func (p *Program) Indexed(pieces []Piece) bool {
 	for _, piece := range pieces {
 		if piece.Launch != nil && p.evaluate(piece.Launch, nil, true, &p.part) && len(p.inst.Wanted) > 0 {
@@ -233,7 +236,8 @@ func appendBox(list []footprint.Range, r footprint.Range) []footprint.Range {
 	return append(list, r)
 }
 
-// box is the range that holds all rows and slices of one side of a copy: to the end of all addresses if it does not fit.
+// box is the range that holds all rows and slices of one side of a copy: to the end of all addresses if it does not
+// fit.
 func box(at, pitch, slice uint64, c *trace.Copy) footprint.Range {
 	end, carry := bits.Add64(at, c.Width, 0)
 	add := func(n, step uint64) {
@@ -258,7 +262,8 @@ func (e *Effect) Join(other *Effect) {
 		e.Unknown(other.Name)
 		return
 	}
-	e.Reads, e.Writes = footprint.Merge(append(e.Reads, other.Reads...)), footprint.Merge(append(e.Writes, other.Writes...))
+	e.Reads, e.Writes = footprint.Merge(append(e.Reads, other.Reads...)),
+		footprint.Merge(append(e.Writes, other.Writes...))
 	e.Proven, e.Exact, e.Bounded = e.Proven && other.Proven, e.Exact && other.Exact, e.Bounded && other.Bounded
 }
 

@@ -9,8 +9,8 @@ import (
 	"holdfast/internal/trace"
 )
 
-// copyPTX has a kernel that copies n words, one that writes where a word in memory says, and two that read a variable of the module: one
-// reads behind its end.
+// copyPTX has a kernel that copies n words, one that writes where a word in memory says, and two that read a variable
+// of the module: one reads behind its end.
 const copyPTX = `.version 7.0
 .target sm_70
 .address_size 64
@@ -55,7 +55,8 @@ func program(kind uint32) *Program {
 		&trace.Alloc{Addr: 0x100000, Bytes: 0x10000, Block: 1},
 		&trace.Alloc{Addr: 0x200000, Bytes: 0x10000, Block: 2, Offset: 0x4000},
 		&trace.Alloc{Addr: 0x300000, Bytes: 0x1000, Kind: trace.MemHost},
-		&trace.Kernel{ID: 1, Module: 7, Name: "words", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 4}}},
+		&trace.Kernel{ID: 1, Module: 7, Name: "words", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8},
+			{Offset: 16, Size: 4}}},
 		&trace.Kernel{ID: 2, Module: 7, Name: "chase", Params: []trace.Param{{Offset: 0, Size: 8}}},
 		&trace.Kernel{ID: 3, Module: 9, Name: "library", Params: []trace.Param{{Offset: 0, Size: 24}}},
 		&trace.Kernel{ID: 4, Module: 7, Name: "wave", Params: []trace.Param{{Offset: 0, Size: 8}}},
@@ -67,7 +68,8 @@ func program(kind uint32) *Program {
 }
 
 func launch(kernel uint32, params ...uint64) *trace.Launch {
-	l := &trace.Launch{Kernel: kernel, Grid: [3]uint32{4, 1, 1}, Block: [3]uint32{64, 1, 1}, Cluster: [3]uint32{1, 1, 1}}
+	l := &trace.Launch{Kernel: kernel, Grid: [3]uint32{4, 1, 1}, Block: [3]uint32{64, 1, 1},
+		Cluster: [3]uint32{1, 1, 1}}
 	for _, x := range params {
 		l.Params = binary.LittleEndian.AppendUint64(l.Params, x)
 	}
@@ -83,14 +85,21 @@ func TestLaunch(t *testing.T) {
 		reads, writes []footprint.Range
 		proven        bool
 	}{
-		"PTX": {trace.CodePTX, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}}, []footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, true},
+		"PTX": {trace.CodePTX, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}},
+			[]footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, true},
 		// The driver may run machine code that was made of something else.
-		"PTX beside machine code":   {trace.CodeFatbin, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}}, []footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, false},
-		"no bound":                  {trace.CodePTX, launch(2, 0x100008), []footprint.Range{{Lo: 0x100008, Hi: 0x100010}}, []footprint.Range{{Lo: 0x100000, Hi: 0x110000}}, false},
-		"a variable":                {trace.CodePTX, launch(4, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, true},
-		"a variable, or more":       {trace.CodePTX, launch(5, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
-		"a variable, of other code": {trace.CodeFatbin, launch(4, 0x200200), nil, []footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
-		"no PTX": {trace.CodePTX, launch(3, 5, 0x200010, 0x300000), []footprint.Range{{Lo: 0x200000, Hi: 0x210000}, {Lo: 0x300000, Hi: 0x301000}},
+		"PTX beside machine code": {trace.CodeFatbin, words, []footprint.Range{{Lo: 0x100100, Hi: 0x100100 + 400}},
+			[]footprint.Range{{Lo: 0x200200, Hi: 0x200200 + 400}}, false},
+		"no bound": {trace.CodePTX, launch(2, 0x100008),
+			[]footprint.Range{{Lo: 0x100008, Hi: 0x100010}}, []footprint.Range{{Lo: 0x100000, Hi: 0x110000}}, false},
+		"a variable": {trace.CodePTX, launch(4, 0x200200), nil,
+			[]footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, true},
+		"a variable, or more": {trace.CodePTX, launch(5, 0x200200), nil,
+			[]footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
+		"a variable, of other code": {trace.CodeFatbin, launch(4, 0x200200), nil,
+			[]footprint.Range{{Lo: 0x200200, Hi: 0x200300}}, false},
+		"no PTX": {trace.CodePTX, launch(3, 5, 0x200010, 0x300000),
+			[]footprint.Range{{Lo: 0x200000, Hi: 0x210000}, {Lo: 0x300000, Hi: 0x301000}},
 			[]footprint.Range{{Lo: 0x200000, Hi: 0x210000}, {Lo: 0x300000, Hi: 0x301000}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +111,9 @@ func TestLaunch(t *testing.T) {
 					return slices.Equal(have, want)
 				}
 				for _, w := range want {
-					if !slices.ContainsFunc(have, func(h footprint.Range) bool { return h.Lo <= w.Lo && w.Hi <= h.Hi }) {
+					if !slices.ContainsFunc(have, func(h footprint.Range) bool {
+						return h.Lo <= w.Lo && w.Hi <= h.Hi
+					}) {
 						return false
 					}
 				}
@@ -139,7 +150,8 @@ func TestUnknown(t *testing.T) {
 // TestLayoutDiffers: PTX of another version of a kernel is not taken for its.
 func TestLayoutDiffers(t *testing.T) {
 	p := program(trace.CodePTX)
-	p.Apply(&trace.Kernel{ID: 1, Module: 7, Name: "words", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}})
+	p.Apply(&trace.Kernel{ID: 1, Module: 7, Name: "words",
+		Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}})
 	var e Effect
 	p.Launch(launch(1, 0x100100, 0x200200), &e)
 	if e.Proven {
@@ -150,7 +162,8 @@ func TestLayoutDiffers(t *testing.T) {
 func TestCopy(t *testing.T) {
 	p := program(trace.CodePTX)
 	var e Effect
-	p.Copy(&trace.Copy{Dst: 0x100000, DstPitch: 256, DstSlice: 4096, Src: 0x200000, SrcPitch: 128, SrcSlice: 1024, Width: 100, Height: 3, Depth: 2}, &e)
+	p.Copy(&trace.Copy{Dst: 0x100000, DstPitch: 256, DstSlice: 4096, Src: 0x200000, SrcPitch: 128, SrcSlice: 1024,
+		Width: 100, Height: 3, Depth: 2}, &e)
 	if !e.Proven || !slices.Equal(e.Writes, []footprint.Range{{Lo: 0x100000, Hi: 0x100000 + 4096 + 512 + 100}}) ||
 		!slices.Equal(e.Reads, []footprint.Range{{Lo: 0x200000, Hi: 0x200000 + 1024 + 256 + 100}}) {
 		t.Errorf("%+v", e)
@@ -178,12 +191,14 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%x, want %x", got, want)
 	}
 	p.Apply(&trace.Free{Addr: 0x200000})
-	if got := p.Spans(nil, []footprint.Range{{Lo: 0, Hi: ^uint64(0)}}); !slices.Equal(got, []Span{{Block: 1, Len: 0x10000}}) {
+	if got := p.Spans(nil, []footprint.Range{{Lo: 0, Hi: ^uint64(0)}}); !slices.Equal(got,
+		[]Span{{Block: 1, Len: 0x10000}}) {
 		t.Errorf("%x", got)
 	}
 }
 
-// A kernel may know a variable of its module by name, so what a pointer into it means is not taken for an allocation of its own.
+// A kernel may know a variable of its module by name, so what a pointer into it means is not taken for an allocation of
+// its own.
 func TestVariablesAreNoAllocations(t *testing.T) {
 	p := New()
 	p.Apply(&trace.Alloc{Addr: 0x10000, Bytes: 0x1000, Kind: trace.MemLinear})

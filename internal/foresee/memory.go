@@ -10,20 +10,22 @@ import (
 	"holdfast/internal/trace"
 )
 
-// Contents of memory bound what a launch touches through tables of indices and pointers. They come from one moment at which nothing
-// of the program ran (a freeze): whoever has stopped the program can read what its memory held then. From that moment on all work
-// that may write is told here before it runs, so a table is what it was as long as nothing that may write it has been told.
+// Contents of memory bound what a launch touches through tables of indices and pointers. They come from one moment at
+// which nothing of the program ran (a freeze): whoever has stopped the program can read what its memory held then. From
+// that moment on all work that may write is told here before it runs, so a table is what it was as long as nothing that
+// may write it has been told.
 //
-// Work is told in the order in which it asks, and that need not be the order in which it runs: what asks later may run earlier, on
-// another stream, or at the same time. So two things follow from a table that a launch relies on. Work that was told before and may
-// write it takes it away. And work that is told later and may write it is given, beside its own effect, what that launch may do if
-// the table is not what it was: Effect.Owed. Whoever waits for an effect then has waited for both before the table can change.
+// Work is told in the order in which it asks, and that need not be the order in which it runs: what asks later may run
+// earlier, on another stream, or at the same time. So two things follow from a table that a launch relies on. Work that
+// was told before and may write it takes it away. And work that is told later and may write it is given, beside its own
+// effect, what that launch may do if the table is not what it was: Effect.Owed. Whoever waits for an effect then has
+// waited for both before the table can change.
 //
-// That this is enough: let all that was told since the moment be one heap of accesses in whatever order they happen, and take the first
-// that is not in what was waited for when its work went. Its launch relied on a table that has changed, or else the footprint
-// would hold. The write that changed it came before, so it lies in what was said of its work W. W was not told before the
-// launch: the table would have been taken away. So it was told later, was given what the launch may do
-// with any table at all, and did not go until that was waited for, and the access lies in that.
+// That this is enough: let all that was told since the moment be one heap of accesses in whatever order they happen,
+// and take the first that is not in what was waited for when its work went. Its launch relied on a table that has
+// changed, or else the footprint would hold. The write that changed it came before, so it lies in what was said of its
+// work W. W was not told before the launch: the table would have been taken away. So it was told later, was given what
+// the launch may do with any table at all, and did not go until that was waited for, and the access lies in that.
 
 // A memory is what is known of the contents of a program's memory.
 type memory struct {
@@ -64,9 +66,9 @@ const (
 	maxRounds  = 4        // a table may say where the next one is
 )
 
-// Remember makes contents of memory count from now on: read reads what held memory has at this moment, whenever it is called. No work
-// is under way, and all that may write memory is given to Work before it runs, in the order in which it asks. With proofs, only
-// what is proven counts; without, also what PTX beside machine code says.
+// Remember makes contents of memory count from now on: read reads what held memory has at this moment, whenever it is
+// called. No work is under way, and all that may write memory is given to Work before it runs, in the order in which it
+// asks. With proofs, only what is proven counts; without, also what PTX beside machine code says.
 func (p *Program) Remember(read func(Span, []byte) error, proofs bool) {
 	p.memory = &memory{read: read, proofs: proofs, tables: map[Span]*footprint.Contents{}}
 	for _, a := range p.state.Allocs() {
@@ -98,7 +100,8 @@ func (m *memory) alias(a *trace.Alloc) {
 	}
 }
 
-// moves takes note of memory that comes or goes, before the state does: what was at its address, and what will be, count as written.
+// moves takes note of memory that comes or goes, before the state does: what was at its address, and what will be,
+// count as written.
 func (p *Program) moves(r trace.Record) {
 	m := p.memory
 	if m == nil || m.gone {
@@ -140,9 +143,9 @@ type Piece struct {
 	Copy   *trace.Copy
 }
 
-// Work says what a piece of work may do: all of its pieces, in any order. opaque, if not empty, says why it may do more than
-// that. settled (nil: never) reports whether nothing would have to wait for such an effect; contents of memory are looked at
-// only if something would.
+// Work says what a piece of work may do: all of its pieces, in any order. opaque, if not empty, says why it may do more
+// than that. settled (nil: never) reports whether nothing would have to wait for such an effect; contents of memory are
+// looked at only if something would.
 func (p *Program) Work(name string, pieces []Piece, opaque string, settled func(*Effect) bool, e *Effect) {
 	e.Nothing(name)
 	for i, piece := range pieces {
@@ -159,7 +162,8 @@ func (p *Program) Work(name string, pieces []Piece, opaque string, settled func(
 	if m == nil {
 		return
 	}
-	if m.gone || e.Everything || len(pieces) > maxPieces || m.enough(e) && settled != nil && settled(e) || !p.refine(pieces) {
+	if m.gone || e.Everything || len(pieces) > maxPieces || m.enough(e) && settled != nil && settled(e) ||
+		!p.refine(pieces) {
 		p.told(e)
 		return
 	}
@@ -199,7 +203,8 @@ func (p *Program) told(e *Effect) {
 	m.write(e.Owed.Writes)
 }
 
-// refine makes better what the pieces may do with what is known, and reliant what that rests on; false if it is of no use.
+// refine makes better what the pieces may do with what is known, and reliant what that rests on; false if it is of no
+// use.
 func (p *Program) refine(pieces []Piece) bool {
 	m := p.memory
 	m.relies = m.relies[:0]
@@ -209,14 +214,15 @@ func (p *Program) refine(pieces []Piece) bool {
 		p.piece(piece, true, &m.part)
 		b.Join(&m.part)
 	}
-	if len(m.relies) == 0 || !m.enough(b) || len(m.relied) > maxSpans || len(m.owed.reads)+len(m.owed.writes) > maxSpans {
+	if len(m.relies) == 0 || !m.enough(b) || len(m.relied) > maxSpans ||
+		len(m.owed.reads)+len(m.owed.writes) > maxSpans {
 		return false
 	}
 	m.reliant = p.Spans(m.reliant[:0], footprint.Merge(m.relies))
 	var on spanSet
 	on.add(m.reliant)
-	// Another piece may write what one relies on; and what it relies on may be written by work that this one makes do what it was not
-	// to do.
+	// Another piece may write what one relies on; and what it relies on may be written by work that this one makes do
+	// what it was not to do.
 	m.spans = p.Spans(m.spans[:0], b.Writes)
 	if on.meets(m.spans) {
 		return false
@@ -235,7 +241,8 @@ func (p *Program) launchKnowing(l *trace.Launch, e *Effect) {
 		m.was = append(m.was[:0], m.want...)
 		for _, r := range p.inst.Wanted {
 			if r.Hi-r.Lo <= tableBytes && r.Hi <= ^uint64(0)-pageBytes {
-				m.want = append(m.want, footprint.Range{Lo: r.Lo &^ (pageBytes - 1), Hi: (r.Hi + pageBytes - 1) &^ (pageBytes - 1)})
+				m.want = append(m.want, footprint.Range{Lo: r.Lo &^ (pageBytes - 1),
+					Hi: (r.Hi + pageBytes - 1) &^ (pageBytes - 1)})
 			}
 		}
 		if m.want = footprint.Merge(m.want); slices.Equal(m.want, m.was) {
@@ -258,7 +265,8 @@ func (p *Program) read() {
 			for sp := range m.written.without(touched) {
 				if c := m.table(sp); c != nil {
 					at := a.Addr + sp.Off - a.Offset
-					m.known = append(m.known, footprint.Known{Range: footprint.Range{Lo: at, Hi: at + sp.Len}, Contents: c})
+					m.known = append(m.known, footprint.Known{Range: footprint.Range{Lo: at, Hi: at + sp.Len},
+						Contents: c})
 				}
 			}
 		}
@@ -330,7 +338,8 @@ func (s *spanSet) add(list []Span) {
 
 func (s spanSet) meets(list []Span) bool {
 	for _, sp := range list {
-		if i := s.from(sp.Block, sp.Off+1); sp.Len > 0 && i < len(s) && s[i].Block == sp.Block && s[i].Off < sp.Off+sp.Len {
+		if i := s.from(sp.Block, sp.Off+1); sp.Len > 0 && i < len(s) && s[i].Block == sp.Block &&
+			s[i].Off < sp.Off+sp.Len {
 			return true
 		}
 	}

@@ -67,9 +67,11 @@ func tables(list ...trace.Record) *Program {
 	for _, r := range append([]trace.Record{
 		&trace.Image{ID: 7, Kind: trace.CodePTX, Texts: []trace.TextRef{{Arch: 70, Digest: textDigest}}},
 		&trace.Kernel{ID: kScatter, Module: 7, Name: "scatter", Params: three},
-		&trace.Kernel{ID: kGuarded, Module: 7, Name: "guarded", Params: append(slices.Clone(three), trace.Param{Offset: 24, Size: 8})},
+		&trace.Kernel{ID: kGuarded, Module: 7, Name: "guarded",
+			Params: append(slices.Clone(three), trace.Param{Offset: 24, Size: 8})},
 		&trace.Kernel{ID: kChase, Module: 7, Name: "chase", Params: three[:1]},
-		&trace.Kernel{ID: kGather, Module: 7, Name: "gather", Params: append(slices.Clone(three), trace.Param{Offset: 24, Size: 8}, trace.Param{Offset: 32, Size: 8})},
+		&trace.Kernel{ID: kGather, Module: 7, Name: "gather",
+			Params: append(slices.Clone(three), trace.Param{Offset: 24, Size: 8}, trace.Param{Offset: 32, Size: 8})},
 		&trace.Kernel{ID: kLibrary, Module: 9, Name: "library", Params: three},
 	}, list...) {
 		p.Apply(r)
@@ -79,7 +81,8 @@ func tables(list ...trace.Record) *Program {
 
 // held is a table at 0x100000, which says 3, 5, 4, 3, a large allocation at 0x200000, and another one.
 func held() *Program {
-	p := tables(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 1}, &trace.Alloc{Addr: 0x200000, Bytes: 0x100000, Block: 2},
+	p := tables(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 1},
+		&trace.Alloc{Addr: 0x200000, Bytes: 0x100000, Block: 2},
 		&trace.Alloc{Addr: 0x400000, Bytes: 0x1000, Block: 3, Offset: 0x2000})
 	p.Remember(func(sp Span, b []byte) error {
 		if sp.Block == 2 {
@@ -124,12 +127,18 @@ func TestMemory(t *testing.T) {
 			p.Apply(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 1})
 		}, false},
 		"another one is freed": {func(p *Program) { p.Apply(&trace.Free{Addr: 0x400000, Bytes: 0x1000}) }, true},
-		"other memory there":   {func(p *Program) { p.Apply(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 9}) }, false},
+		"other memory there": {func(p *Program) {
+			p.Apply(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 9})
+		}, false},
 		"its memory elsewhere": {func(p *Program) {
 			p.Apply(&trace.Alloc{Addr: 0x500000, Bytes: 0x1000, Block: 1, Kind: trace.MemMapped})
 		}, false},
-		"memory that is alien":  {func(p *Program) { p.Apply(&trace.Alloc{Addr: 0x500000, Bytes: 0x1000, Kind: trace.MemMapped}) }, false},
-		"memory of the host":    {func(p *Program) { p.Apply(&trace.Alloc{Addr: 0x500000, Bytes: 0x1000, Kind: trace.MemHost}) }, true},
+		"memory that is alien": {func(p *Program) {
+			p.Apply(&trace.Alloc{Addr: 0x500000, Bytes: 0x1000, Kind: trace.MemMapped})
+		}, false},
+		"memory of the host": {func(p *Program) {
+			p.Apply(&trace.Alloc{Addr: 0x500000, Bytes: 0x1000, Kind: trace.MemHost})
+		}, true},
 		"nobody asks any more":  {func(p *Program) { p.Forget() }, false},
 		"a launch that uses it": {func(p *Program) { p.one(scatter, &e) }, true},
 	} {
@@ -195,7 +204,8 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("by another name", func(t *testing.T) {
 		for at, known := range map[uint64]bool{0x200000: false, 0x200100: true} {
-			p := tables(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 1}, &trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Block: 1, Kind: trace.MemMapped})
+			p := tables(&trace.Alloc{Addr: 0x100000, Bytes: 0x1000, Block: 1},
+				&trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Block: 1, Kind: trace.MemMapped})
 			p.Remember(func(_ Span, b []byte) error { clear(b); return nil }, true)
 			if p.one(launch(kScatter, 0x100000, at, 4), &e); e.Proven != known {
 				t.Errorf("%#x: %+v", at, e)
@@ -231,11 +241,15 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("settled", func(t *testing.T) {
 		p := held()
-		p.Work("launch", []Piece{{Launch: launch(kGuarded, 0x100000, 0x200000, 4, 100)}}, "", func(*Effect) bool { return true }, &e)
+		p.Work("launch", []Piece{{Launch: launch(kGuarded, 0x100000, 0x200000, 4, 100)}}, "", func(*Effect) bool {
+			return true
+		}, &e)
 		if want := []footprint.Range{{Lo: 0x200000, Hi: 0x200000 + 400}}; !slices.Equal(e.Writes, want) {
 			t.Errorf("%+v", e)
 		}
-		p.Work("launch", []Piece{{Launch: launch(kGuarded, 0x100000, 0x200000, 4, 100)}}, "", func(*Effect) bool { return false }, &e)
+		p.Work("launch", []Piece{{Launch: launch(kGuarded, 0x100000, 0x200000, 4, 100)}}, "", func(*Effect) bool {
+			return false
+		}, &e)
 		if !slices.Equal(e.Writes, narrow) {
 			t.Errorf("%+v", e)
 		}
@@ -248,7 +262,8 @@ func TestMemory(t *testing.T) {
 		if p.one(scatter, &e); e.Proven || len(p.memory.written) > 0 {
 			t.Errorf("%+v", e)
 		}
-		p = tables(&trace.Alloc{Addr: 0x10000000, Bytes: 1 << 30, Block: 1}, &trace.Alloc{Addr: 0x80000000, Bytes: 0x1000, Block: 2})
+		p = tables(&trace.Alloc{Addr: 0x10000000, Bytes: 1 << 30, Block: 1},
+			&trace.Alloc{Addr: 0x80000000, Bytes: 0x1000, Block: 2})
 		n := 0
 		p.Remember(func(sp Span, b []byte) error { n += len(b); clear(b); return nil }, true)
 		for i := range uint64(20000) {
@@ -297,7 +312,8 @@ func TestSpanSet(t *testing.T) {
 	}
 }
 
-// A world is a program with its memory, whose work runs in an order of its own, a word at a time, some of it long after it went.
+// A world is a program with its memory, whose work runs in an order of its own, a word at a time, some of it long after
+// it went.
 type world struct {
 	r      *rand.Rand
 	p      *Program
@@ -374,8 +390,9 @@ func (w *world) run(t *testing.T, g *going) bool {
 	return true
 }
 
-// TestMemoryRandom runs programs whose work overtakes other work. With proofs, all that is touched must have been waited for by
-// somebody who went before; without, what is written by work whose effect is bounded whatever memory holds.
+// TestMemoryRandom runs programs whose work overtakes other work. With proofs, all that is touched must have been
+// waited for by somebody who went before; without, what is written by work whose effect is bounded whatever memory
+// holds.
 func TestMemoryRandom(t *testing.T) {
 	rounds := 3000
 	if testing.Short() {
@@ -405,7 +422,8 @@ func TestMemoryRandom(t *testing.T) {
 			if r.IntN(2) == 0 {
 				from = then
 			}
-			if from[sp.Block] == nil || !slices.Equal(from[sp.Block][sp.Off:][:sp.Len], then[sp.Block][sp.Off:][:sp.Len]) {
+			if from[sp.Block] == nil || !slices.Equal(from[sp.Block][sp.Off:][:sp.Len],
+				then[sp.Block][sp.Off:][:sp.Len]) {
 				t.Fatalf("%x is not what it was", sp)
 			}
 			copy(b, from[sp.Block][sp.Off:])

@@ -28,7 +28,8 @@ type Reader struct {
 
 // NewReader goes through a trace once, for its PTX, which may be found after the kernels that were made from it.
 func NewReader(f io.ReadSeeker) (*Reader, error) {
-	t := &Reader{texts: map[trace.Digest][]byte{}, found: map[trace.Digest]trace.TextRef{}, programs: map[uint32]*Program{}}
+	t := &Reader{texts: map[trace.Digest][]byte{}, found: map[trace.Digest]trace.TextRef{},
+		programs: map[uint32]*Program{}}
 	err := t.begin(f)
 	total := 0
 	for err == nil {
@@ -122,8 +123,8 @@ func (t *Reader) Close() { t.r.Close() }
 // Text is a PTX text of the trace, or nil.
 func (t *Reader) Text(d trace.Digest) []byte { return t.texts[d] }
 
-// Kernel is what is known of a kernel: the summary is of the very code that runs, or of PTX that lies beside it, or of nothing but
-// its parameters. It is nil if the trace does not tell of the kernel.
+// Kernel is what is known of a kernel: the summary is of the very code that runs, or of PTX that lies beside it, or of
+// nothing but its parameters. It is nil if the trace does not tell of the kernel.
 func (p *Program) Kernel(id uint32) (told *trace.Kernel, s *footprint.Summary, exact bool) {
 	k := p.kernels[id]
 	if k == nil {

@@ -61,8 +61,10 @@ func writeTrace(t *testing.T) []byte {
 		must(w.Write(process, im))
 		must(w.Write(process, &trace.Alloc{Addr: 0x10000, Bytes: 0x1000, Kind: trace.MemLinear}))
 		must(w.Write(process, &trace.Alloc{Addr: 0x20000, Bytes: 0x1000, Kind: trace.MemLinear}))
-		must(w.Write(process, &trace.Kernel{ID: 7, Module: im.ID, Name: "copy", Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 4}}}))
-		must(w.Write(process, &trace.Launch{Kernel: 7, Grid: one, Block: [3]uint32{64, 1, 1}, Cluster: one, Params: params(0x10000, 0x20000, 16)}))
+		must(w.Write(process, &trace.Kernel{ID: 7, Module: im.ID, Name: "copy",
+			Params: []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}, {Offset: 16, Size: 4}}}))
+		must(w.Write(process, &trace.Launch{Kernel: 7, Grid: one, Block: [3]uint32{64, 1, 1}, Cluster: one,
+			Params: params(0x10000, 0x20000, 16)}))
 	}
 	d, err := w.WriteText(1, []byte(copies))
 	must(err)
@@ -71,7 +73,8 @@ func writeTrace(t *testing.T) []byte {
 	kernel(2, &trace.Image{ID: 1, Kind: trace.CodeCubin, Digest: cubin})
 	must(w.Write(2, &trace.Found{Image: cubin, TextRef: trace.TextRef{Arch: 90, Digest: d}}))
 	kernel(3, &trace.Image{ID: 1, Kind: trace.CodeCubin, Digest: trace.Digest{4}})
-	kernel(4, &trace.Image{Flags: trace.Assembled, ID: 1, Kind: trace.CodeCubin, Digest: trace.Digest{5}, Texts: []trace.TextRef{{Arch: 90, Digest: d}}})
+	kernel(4, &trace.Image{Flags: trace.Assembled, ID: 1, Kind: trace.CodeCubin, Digest: trace.Digest{5},
+		Texts: []trace.TextRef{{Arch: 90, Digest: d}}})
 	must(w.Finish())
 	return file.Bytes()
 }
@@ -103,7 +106,8 @@ func TestReader(t *testing.T) {
 			got[r.Process()] = seen{exact, in.Verdict}
 		}
 	}
-	want := map[uint32]seen{1: {true, footprint.Idempotent}, 2: {false, footprint.Idempotent}, 3: {false, footprint.Unknown}, 4: {true, footprint.Idempotent}}
+	want := map[uint32]seen{1: {true, footprint.Idempotent}, 2: {false, footprint.Idempotent},
+		3: {false, footprint.Unknown}, 4: {true, footprint.Idempotent}}
 	for p, w := range want {
 		if got[p] != w {
 			t.Errorf("process %d: %v, want %v", p, got[p], w)

@@ -163,7 +163,8 @@ func (im *Image) plain(name string) (*os.File, fs.FileInfo, error) {
 func (im *Image) readManifest() ([]byte, error) {
 	f, st, err := im.plain(ManifestName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("it has no %s, so it is no image (or an incomplete one): %w", ManifestName, fs.ErrNotExist)
+		return nil, fmt.Errorf("it has no %s, so it is no image (or an incomplete one): %w", ManifestName,
+			fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
@@ -201,8 +202,8 @@ func (im *Image) CRIUDir() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), im.criu.Fd())
 }
 
-// ReadChunk reads a chunk into buf, which has digest.ChunkSize bytes. It does not verify it: the reader does, where it can
-// do so fastest.
+// ReadChunk reads a chunk into buf, which has digest.ChunkSize bytes. It does not verify it: the reader does, where it
+// can do so fastest.
 func (im *Image) ReadChunk(d digest.Digest, buf []byte) error {
 	if d == digest.ZeroDigest {
 		clear(buf)
@@ -263,7 +264,8 @@ func (im *Image) Verify(ctx context.Context, progress func(done, total uint64)) 
 	return append(ps, more...), err
 }
 
-// CheckFiles verifies the files of CRIU and the libraries, which is quick, and returns an error that names the bad ones.
+// CheckFiles verifies the files of CRIU and the libraries, which is quick, and returns an error that names the bad
+// ones.
 func (im *Image) CheckFiles(ctx context.Context) error {
 	ps, err := im.verifyFiles(ctx)
 	if err != nil {
@@ -376,8 +378,8 @@ func (im *Image) VerifyChunks(ctx context.Context, progress func(done, total uin
 	return ps.sorted(), nil
 }
 
-// PlaceLibraries puts the libraries of the image where the processes have them mapped, if they are not there. It refuses
-// to replace a file that differs.
+// PlaceLibraries puts the libraries of the image where the processes have them mapped, if they are not there. It
+// refuses to replace a file that differs.
 func (im *Image) PlaceLibraries() error {
 	sums := map[string]File{}
 	for _, f := range im.Manifest.Files {
@@ -632,7 +634,8 @@ func Diff(a, b *Manifest) []RegionDiff {
 	for _, k := range orderB {
 		if _, ok := ra[k]; !ok {
 			r := rb[k]
-			out = append(out, RegionDiff{PID: b.Programs[r.Program].PID, VA: r.VA, Size: r.Size, In: "second", Changed: len(r.Digests)})
+			out = append(out, RegionDiff{PID: b.Programs[r.Program].PID, VA: r.VA, Size: r.Size, In: "second",
+				Changed: len(r.Digests)})
 		}
 	}
 	return out

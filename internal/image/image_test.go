@@ -54,8 +54,10 @@ func chunk(i uint64) ([]byte, digest.Digest) {
 
 // manifest makes one whose regions have the chunks given; 0 is the zero chunk.
 func manifest(regions ...[]uint64) *Manifest {
-	m := &Manifest{Version: Version, Kind: KindFull, Created: time.Unix(1700000000, 0).UTC(), Tool: "test", Root: 10, GPU: GPU{Driver: 13000},
-		Programs: []Program{{PID: 10, StartTime: 5, ControlTID: 11, GPU: 1, Name: "a", Exe: "/a", Command: []string{"a", "b"},
+	m := &Manifest{Version: Version, Kind: KindFull, Created: time.Unix(1700000000, 0).UTC(), Tool: "test", Root: 10,
+		GPU: GPU{Driver: 13000},
+		Programs: []Program{{PID: 10, StartTime: 5, ControlTID: 11, GPU: 1, Name: "a", Exe: "/a",
+			Command: []string{"a", "b"},
 			Devices: [][16]byte{{1, 2}}, Token: [16]byte{9}}}}
 	for i, r := range regions {
 		ds := Digests{}
@@ -67,7 +69,8 @@ func manifest(regions ...[]uint64) *Manifest {
 			_, d := chunk(c)
 			ds = append(ds, d)
 		}
-		m.Regions = append(m.Regions, Region{ID: uint64(i + 1), VA: 0x10_0000_0000 + uint64(i)<<32, Size: uint64(len(r)) * digest.ChunkSize, Kind: 1, Digests: ds})
+		m.Regions = append(m.Regions, Region{ID: uint64(i + 1), VA: 0x10_0000_0000 + uint64(i)<<32,
+			Size: uint64(len(r)) * digest.ChunkSize, Kind: 1, Digests: ds})
 	}
 	return m
 }
@@ -184,7 +187,8 @@ func TestRoundTrip(t *testing.T) {
 	if err := im.ReadChunk(digest.Digest{1}, buf); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a chunk that is not there: %v", err)
 	}
-	if u := im.Usage(); u.Chunks != 8 || u.ZeroChunks != 4 || u.ChunkFiles != 3 || u.SharedFiles != 0 || u.OwnBytes != u.ChunkBytes+u.FileBytes {
+	if u := im.Usage(); u.Chunks != 8 || u.ZeroChunks != 4 || u.ChunkFiles != 3 || u.SharedFiles != 0 ||
+		u.OwnBytes != u.ChunkBytes+u.FileBytes {
 		t.Errorf("usage %+v", u)
 	}
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
@@ -725,7 +729,8 @@ func TestExportImport(t *testing.T) {
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Error("two exports differ")
 	}
-	m, err := Import(context.Background(), filepath.Join(other, "one"), bytes.NewReader(a.Bytes()), CreateOptions{}, nil)
+	m, err := Import(context.Background(), filepath.Join(other, "one"), bytes.NewReader(a.Bytes()),
+		CreateOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -741,7 +746,8 @@ func TestExportImport(t *testing.T) {
 		t.Error("the manifest has changed on the way")
 	}
 	// Imported beside its origin it shares everything.
-	if _, err := Import(context.Background(), filepath.Join(parent, "two"), bytes.NewReader(a.Bytes()), CreateOptions{}, nil); err != nil {
+	if _, err := Import(context.Background(), filepath.Join(parent, "two"), bytes.NewReader(a.Bytes()), CreateOptions{},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if u := mustOpen(t, filepath.Join(parent, "two")).Usage(); u.SharedFiles != 3 {
@@ -823,12 +829,17 @@ func TestHostileManifests(t *testing.T) {
 		{`*2"`, `*-2"`},
 		{`*2"`, `*9999999999999999999999"`},
 		{`"token":"09`, `"token":"0`},
-		{`"kind":"full"`, `"kind":"full","files":[{"path":"../../etc/passwd","size":1,"sum":"` + strings.Repeat("0", 64) + `"}]`},
-		{`"kind":"full"`, `"kind":"full","files":[{"path":"criu/..","size":1,"sum":"` + strings.Repeat("0", 64) + `"}]`},
-		{`"kind":"full"`, `"kind":"full","files":[{"path":"chunks/x","size":1,"sum":"` + strings.Repeat("0", 64) + `"}]`},
-		{`"kind":"full"`, `"kind":"full","files":[{"path":"criu/x","size":-1,"sum":"` + strings.Repeat("0", 64) + `"}]`},
+		{`"kind":"full"`, `"kind":"full","files":[{"path":"../../etc/passwd","size":1,"sum":"` + strings.Repeat("0",
+			64) + `"}]`},
+		{`"kind":"full"`, `"kind":"full","files":[{"path":"criu/..","size":1,"sum":"` + strings.Repeat("0",
+			64) + `"}]`},
+		{`"kind":"full"`, `"kind":"full","files":[{"path":"chunks/x","size":1,"sum":"` + strings.Repeat("0",
+			64) + `"}]`},
+		{`"kind":"full"`, `"kind":"full","files":[{"path":"criu/x","size":-1,"sum":"` + strings.Repeat("0",
+			64) + `"}]`},
 		{`"kind":"full"`, `"kind":"full","libraries":[{"path":"/etc/passwd","file":"libs/0-x"}]`},
-		{`"kind":"full"`, `"kind":"full","files":[{"path":"libs/a","size":1,"sum":"` + strings.Repeat("0", 64) + `"}],"libraries":[{"path":"/etc/passwd","file":"libs/a"}]`},
+		{`"kind":"full"`, `"kind":"full","files":[{"path":"libs/a","size":1,"sum":"` + strings.Repeat("0", 64) +
+			`"}],"libraries":[{"path":"/etc/passwd","file":"libs/a"}]`},
 		{`"kind":"full"`, `"kind":"full","more":1`},
 	} {
 		b := bytes.Replace(good, []byte(sub[0]), []byte(sub[1]), 1)
@@ -873,7 +884,8 @@ func TestOrder(t *testing.T) {
 	if _, err := DecodeManifest(sealed(body)); err == nil {
 		t.Error("versions 1 outside and 2 inside")
 	}
-	if _, err := DecodeManifest(sealedAs(3, bytes.Replace(body, []byte(`"version":2`), []byte(`"version":3`), 1))); err == nil {
+	newer := bytes.Replace(body, []byte(`"version":2`), []byte(`"version":3`), 1)
+	if _, err := DecodeManifest(sealedAs(3, newer)); err == nil {
 		t.Error("a version that is not known")
 	}
 	for _, x := range []struct {
@@ -890,14 +902,17 @@ func TestOrder(t *testing.T) {
 		{`[{"region":1,"chunk":1,"count":9223372036854775807}]`, "chunks from 1"},
 		{`[{"region":1,"chunk":9223372036854775807,"count":1}]`, "chunks from"},
 		{`[{"region":1,"chunk":9223372036854775808,"count":1}]`, "order"},
-		{`[{"region":0,"chunk":1,"count":2},{"region":1,"chunk":0,"count":1},{"region":0,"chunk":2,"count":1}]`, "chunk 2 of region 0 is named twice"},
+		{`[{"region":0,"chunk":1,"count":2},{"region":1,"chunk":0,"count":1},{"region":0,"chunk":2,"count":1}]`,
+			"chunk 2 of region 0 is named twice"},
 		{`[{"region":0,"chunk":1,"count":1,"more":1}]`, "more"},
-		{`[` + strings.Repeat(`{"region":0,"chunk":0,"count":1},`, MaxOrder) + `{"region":0,"chunk":0,"count":1}]`, "65537 runs"},
+		{`[` + strings.Repeat(`{"region":0,"chunk":0,"count":1},`, MaxOrder) + `{"region":0,"chunk":0,"count":1}]`,
+			"65537 runs"},
 	} {
 		at := bytes.Index(body, []byte(`"order":`)) + len(`"order":`)
 		end := at + bytes.IndexByte(body[at:], ']') + 1
 		hostile := slices.Concat(body[:at], []byte(x.order), body[end:])
-		if _, err := DecodeManifest(sealedAs(VersionOrder, hostile)); err == nil || !strings.Contains(err.Error(), x.says) {
+		if _, err := DecodeManifest(sealedAs(VersionOrder, hostile)); err == nil ||
+			!strings.Contains(err.Error(), x.says) {
 			t.Errorf("%.80s: %v", x.order, err)
 		}
 	}

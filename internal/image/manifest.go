@@ -98,7 +98,8 @@ type programJSON struct {
 
 // MarshalJSON writes UUIDs and token in hexadecimal.
 func (p Program) MarshalJSON() ([]byte, error) {
-	j := programJSON{p.PID, p.StartTime, p.ControlTID, p.GPU, p.Name, p.Exe, p.Command, nil, hex.EncodeToString(p.Token[:]), p.Shim}
+	j := programJSON{p.PID, p.StartTime, p.ControlTID, p.GPU, p.Name, p.Exe, p.Command, nil,
+		hex.EncodeToString(p.Token[:]), p.Shim}
 	for _, d := range p.Devices {
 		j.Devices = append(j.Devices, hex.EncodeToString(d[:]))
 	}
@@ -111,7 +112,8 @@ func (p *Program) UnmarshalJSON(b []byte) error {
 	if err := strict(b, &j); err != nil {
 		return err
 	}
-	*p = Program{PID: j.PID, StartTime: j.StartTime, ControlTID: j.ControlTID, GPU: j.GPU, Name: j.Name, Exe: j.Exe, Command: j.Command, Shim: j.Shim}
+	*p = Program{PID: j.PID, StartTime: j.StartTime, ControlTID: j.ControlTID, GPU: j.GPU, Name: j.Name, Exe: j.Exe,
+		Command: j.Command, Shim: j.Shim}
 	if err := unhex(p.Token[:], j.Token); err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
@@ -146,8 +148,9 @@ type Region struct {
 	Digests Digests `json:"digests"`
 }
 
-// A Run is some chunks of a region, one after the other. The runs of Manifest.Order are what the programs first touched after the image
-// was taken, in that order: what they will need first when they come back. It is a hint; none = not known.
+// A Run is some chunks of a region, one after the other. The runs of Manifest.Order are what the programs first touched
+// after the image was taken, in that order: what they will need first when they come back. It is a hint; none = not
+// known.
 type Run struct {
 	Region int `json:"region"` // index in Regions
 	Chunk  int `json:"chunk"`  // the first
@@ -241,7 +244,8 @@ func (m *Manifest) Bytes() (n uint64) {
 	return n
 }
 
-// Chunks returns the distinct chunks that the image has to hold (all but the zero chunk), in the order they first appear.
+// Chunks returns the distinct chunks that the image has to hold (all but the zero chunk), in the order they first
+// appear.
 func (m *Manifest) Chunks() []digest.Digest {
 	seen := map[digest.Digest]bool{digest.ZeroDigest: true}
 	var out []digest.Digest
@@ -430,7 +434,8 @@ func (m *Manifest) check() error {
 	if m.Kind == KindFull && m.Root <= 0 || m.Root < 0 || m.Root > 1<<22 {
 		return fmt.Errorf("root process %d", m.Root)
 	}
-	for what, s := range map[string]string{"tool": m.Tool, "nonce": m.Nonce, "parent": m.Parent, "note": m.Note, "GPU": m.GPU.Name} {
+	for what, s := range map[string]string{"tool": m.Tool, "nonce": m.Nonce, "parent": m.Parent, "note": m.Note,
+		"GPU": m.GPU.Name} {
 		if len(s) > maxString {
 			return fmt.Errorf("%s of %d bytes", what, len(s))
 		}
@@ -438,7 +443,8 @@ func (m *Manifest) check() error {
 	if n := len(m.Programs); n == 0 || n > maxPrograms {
 		return fmt.Errorf("%d programs", n)
 	}
-	if len(m.Regions) > maxRegions || len(m.Files) > maxFiles || len(m.Libraries) > maxFiles || len(m.Caveats) > maxFiles {
+	if len(m.Regions) > maxRegions || len(m.Files) > maxFiles || len(m.Libraries) > maxFiles ||
+		len(m.Caveats) > maxFiles {
 		return fmt.Errorf("%d regions, %d files, %d libraries", len(m.Regions), len(m.Files), len(m.Libraries))
 	}
 	for i, p := range m.Programs {

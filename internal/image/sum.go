@@ -13,9 +13,9 @@ import (
 // sumPrefix keeps sums of files apart from other uses of SHA-256.
 const sumPrefix = "holdfast file 1\x00"
 
-// sumFile returns the sum of the first size bytes of a file: SHA-256 over sumPrefix, the size as 64-bit little endian and
-// the chunk digest of every 2 MiB, the last one filled up with zeros. So it runs at memory speed; like the chunk digest
-// it finds damage, it does not withstand an attacker. buf is scratch, digest.ChunkSize bytes.
+// sumFile returns the sum of the first size bytes of a file: SHA-256 over sumPrefix, the size as 64-bit little endian
+// and the chunk digest of every 2 MiB, the last one filled up with zeros. So it runs at memory speed; like the chunk
+// digest it finds damage, it does not withstand an attacker. buf is scratch, digest.ChunkSize bytes.
 func sumFile(f io.ReaderAt, size int64, buf []byte) (string, error) {
 	h := sha256.New()
 	h.Write([]byte(sumPrefix))

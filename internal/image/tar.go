@@ -17,8 +17,9 @@ import (
 	"holdfast/internal/store"
 )
 
-// Export writes the image as one tar stream: the manifest, the files in its order, then the chunks in the order of their
-// names. The same image gives the same bytes. Every chunk is verified on the way; progress (may be nil) is told bytes.
+// Export writes the image as one tar stream: the manifest, the files in its order, then the chunks in the order of
+// their names. The same image gives the same bytes. Every chunk is verified on the way; progress (may be nil) is told
+// bytes.
 func (im *Image) Export(ctx context.Context, w io.Writer, progress func(done, total uint64)) error {
 	if err := im.export(ctx, w, progress); err != nil {
 		return fmt.Errorf("export image %s: %w", im.path, err)
@@ -104,7 +105,8 @@ func sortedChunks(m *Manifest) []digest.Digest {
 
 // Import makes an image at dir from a stream that Export wrote. Every file and chunk is verified; there is no image
 // before all of them are good. Chunks that the pool of dir's parent has are shared.
-func Import(ctx context.Context, dir string, r io.Reader, opts CreateOptions, progress func(done, total uint64)) (*Manifest, error) {
+func Import(ctx context.Context, dir string, r io.Reader, opts CreateOptions,
+	progress func(done, total uint64)) (*Manifest, error) {
 	m, err := importTar(ctx, dir, r, opts, progress)
 	if err != nil {
 		return nil, fmt.Errorf("import image %s: %w", dir, err)
@@ -112,7 +114,8 @@ func Import(ctx context.Context, dir string, r io.Reader, opts CreateOptions, pr
 	return m, nil
 }
 
-func importTar(ctx context.Context, dir string, r io.Reader, opts CreateOptions, progress func(done, total uint64)) (m *Manifest, err error) {
+func importTar(ctx context.Context, dir string, r io.Reader, opts CreateOptions,
+	progress func(done, total uint64)) (m *Manifest, err error) {
 	w, err := Create(dir, opts)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,8 @@ func importTar(ctx context.Context, dir string, r io.Reader, opts CreateOptions,
 			return err
 		}
 		if h.Typeflag != tar.TypeReg || h.Name != name || size >= 0 && h.Size != size {
-			return fmt.Errorf("%.200q of %d bytes where %s should be: no export of an image, or a damaged one", h.Name, h.Size, name)
+			return fmt.Errorf("%.200q of %d bytes where %s should be: no export of an image, or a damaged one", h.Name,
+				h.Size, name)
 		}
 		// A sparse entry of a few bytes can stand for a file that no disk holds.
 		for key := range h.PAXRecords {

@@ -225,8 +225,9 @@ func (w *Writer) AddLibrary(path string) error {
 	return nil
 }
 
-// Commit completes the image. It fills in what the manifest says of the files (Version, Nonce, Files, Libraries), checks
-// that every chunk of it is there, makes all of it durable and puts it in place. After an error only Abort is of use.
+// Commit completes the image. It fills in what the manifest says of the files (Version, Nonce, Files, Libraries),
+// checks that every chunk of it is there, makes all of it durable and puts it in place. After an error only Abort is of
+// use.
 func (w *Writer) Commit(m *Manifest) error {
 	w.mu.Lock()
 	err, closed := w.err, w.closed

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// All small intervals: sums, differences, products and quotients hold what their numbers make, and no more than they must.
+// All small intervals: sums, differences, products and quotients hold what their numbers make, and no more than they
+// must.
 func TestSmall(t *testing.T) {
 	for lo := int64(-4); lo <= 4; lo++ {
 		for hi := lo; hi <= 4; hi++ {

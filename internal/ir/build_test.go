@@ -46,7 +46,8 @@ func TestBuilderRefuses(t *testing.T) {
 		"special register":             {{Op: Mov, Defs: []ValID{0}, Args: []Operand{{Kind: Special}}}},
 		"distance between rows":        {{Op: Other, Mem: []Access{{Read: true, Tile: &Tile{8, 16, 2, 0}}}}},
 		"with a carry":                 {{Op: AddCarry, Defs: []ValID{0}, Args: []Operand{Int(1)}}},
-		"has a relation":               {{Op: CompareWith, Rel: EQ, Defs: []ValID{0}, Args: []Operand{Int(1), Int(1), Int(1)}}},
+		"has a relation": {{Op: CompareWith, Rel: EQ, Defs: []ValID{0},
+			Args: []Operand{Int(1), Int(1), Int(1)}}},
 	} {
 		b := NewBuilder(&Func{Name: "k", Vals: []Val{{Name: "r", Type: Type{Bits, 32}}}})
 		for _, in := range list {

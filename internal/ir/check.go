@@ -25,7 +25,8 @@ func Check(f *Func) error {
 			}
 		}
 	}
-	if f.Dom != nil && len(f.Dom.Parent) != len(f.Blocks) || f.PostDom != nil && len(f.PostDom.Parent) != len(f.Blocks)+1 {
+	if f.Dom != nil && len(f.Dom.Parent) != len(f.Blocks) || f.PostDom != nil &&
+		len(f.PostDom.Parent) != len(f.Blocks)+1 {
 		return fmt.Errorf("a dominator tree is not of these blocks")
 	}
 	if f.Loops != nil && len(f.Loops.Of) != len(f.Blocks) {
@@ -145,7 +146,8 @@ func Arity(op Op) int { return arity[op] }
 func Accesses(op Op) int { return accesses[op] }
 
 // arity is how many arguments an operation has, where that is fixed.
-var arity = [numOps]int{Mov: 1, Unpack: 1, Add: 2, Sub: 2, Mul: 2, MulWide: 2, Mad: 3, MadWide: 3, Div: 2, Rem: 2, Min: 2, Max: 2,
+var arity = [numOps]int{Mov: 1, Unpack: 1, Add: 2, Sub: 2, Mul: 2, MulWide: 2, Mad: 3, MadWide: 3, Div: 2,
+	Rem: 2, Min: 2, Max: 2,
 	Neg: 1, Abs: 1, And: 2, Or: 2, Xor: 2, Not: 1, Shl: 2, Shr: 2, Convert: 1, Compare: 2, Select: 3, ToGeneric: 1,
 	FromGeneric: 1, Switch: 1,
 	CompareWith: 3, MulHigh: 2, FMA: 3, PopCount: 1, LeadingZeros: 1, Reverse: 1, Insert: 4, Extract: 3, Logic3: 4,
@@ -172,7 +174,8 @@ func (f *Func) checkSSA() error {
 				}
 			}
 			if in.Op != Phi && in.Guarded() && len(in.Else) != len(in.Defs) || !in.Guarded() && len(in.Else) != 0 {
-				return fmt.Errorf("b%d: %s %s: %d former values for %d results", b.Index, in.Op, in.Name, len(in.Else), len(in.Defs))
+				return fmt.Errorf("b%d: %s %s: %d former values for %d results", b.Index, in.Op, in.Name, len(in.Else),
+					len(in.Defs))
 			}
 		}
 	}
@@ -185,7 +188,8 @@ func (f *Func) checkSSA() error {
 		for k, in := range b.Insts {
 			if in.Op == Phi {
 				for i, x := range in.Args {
-					if p := b.Preds[i].Block; x.Kind == Value && (place[x.Val] == 0 || !dom.Dominates(f.Vals[x.Val].Block.Index, p.Index)) {
+					if p := b.Preds[i].Block; x.Kind == Value &&
+						(place[x.Val] == 0 || !dom.Dominates(f.Vals[x.Val].Block.Index, p.Index)) {
 						return fmt.Errorf("b%d: v%d in a phi is not defined at the end of b%d", b.Index, x.Val, p.Index)
 					}
 				}

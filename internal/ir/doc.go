@@ -35,7 +35,7 @@
 //
 // The files:
 //
-//	ir.go         modules, functions, blocks, instructions; attribute.go, what instructions have beside their operation
+//	ir.go         modules, functions, blocks, instructions; attribute.go, what these have beside their operation
 //	cfg.go        order; dom.go, dominators; ssa.go, SSA form; live.go, liveness; loops.go, the loop nest
 //	induction.go  induction variables and trip counts; range.go, bounds of values; uniform.go, which threads agree
 //	inline.go     functions put where they are called; promote.go, local memory made registers

@@ -76,7 +76,8 @@ func (f *Func) Through(x Operand) Operand {
 			break
 		}
 		in := f.Vals[x.Val].Def
-		if in.Op != Mov || in.Guarded() || len(in.Defs) != 1 || in.Args[0].Mod != 0 || in.Args[0].Part != "" || x.Part != "" {
+		if in.Op != Mov || in.Guarded() || len(in.Defs) != 1 || in.Args[0].Mod != 0 || in.Args[0].Part != "" ||
+			x.Part != "" {
 			break
 		}
 		if a := in.Args[0]; a.Kind == Value && f.Vals[a.Val].Type.Width != f.Vals[x.Val].Type.Width {
@@ -314,7 +315,8 @@ func (f *Func) shifted(l *Loop, x Operand, t *Trip, find finder) bool {
 			return true
 		}
 		in := f.Vals[x.Val].Def
-		if in.Guarded() || len(in.Defs) != 1 || !in.Type.Integer() || in.Type.Width != width || in.Op != Add && in.Op != Sub {
+		if in.Guarded() || len(in.Defs) != 1 || !in.Type.Integer() || in.Type.Width != width ||
+			in.Op != Add && in.Op != Sub {
 			return false
 		}
 		base, step, ok := f.operands(l, in)

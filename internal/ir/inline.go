@@ -39,7 +39,8 @@ func cloneBlocks(f *Func) []*Block {
 
 func cloneInst(in *Inst) *Inst {
 	n := *in
-	n.Defs, n.Else, n.Args, n.Mem = slices.Clone(in.Defs), slices.Clone(in.Else), slices.Clone(in.Args), slices.Clone(in.Mem)
+	n.Defs, n.Else, n.Args, n.Mem = slices.Clone(in.Defs), slices.Clone(in.Else), slices.Clone(in.Args),
+		slices.Clone(in.Mem)
 	return &n
 }
 
@@ -88,7 +89,8 @@ func (n *Inliner) inline(f *Func, depth int) int {
 			continue
 		}
 		for k, in := range b.Insts {
-			if in.Op != Call || len(in.Args) != 1 || len(in.Defs) != 0 || in.Args[0].Kind != Symbol || in.Args[0].Bits != 0 {
+			if in.Op != Call || len(in.Args) != 1 || len(in.Defs) != 0 || in.Args[0].Kind != Symbol ||
+				in.Args[0].Bits != 0 {
 				continue
 			}
 			g := n.callee(in.Args[0].Name, depth)
@@ -155,7 +157,8 @@ func (n *Inliner) variables(f *Func, have map[string]Var, g *Func, in *Inst) (ma
 	used := map[string]bool{}
 	for _, m := range in.Mem {
 		v, ok := have[m.Base.Name]
-		if !ok || m.Base.Kind != Symbol || m.Off != 0 || m.Base.Bits != 0 || v.Space != Param || v.Param || used[v.Name] {
+		if !ok || m.Base.Kind != Symbol || m.Off != 0 || m.Base.Bits != 0 || v.Space != Param || v.Param ||
+			used[v.Name] {
 			return nil, false
 		}
 		used[v.Name] = true
@@ -333,7 +336,8 @@ func enter(g *Func, first ValID, names map[string]string, pos int) *Inst {
 	}
 	for _, v := range g.Vars {
 		if v.Result || !v.Param && (v.Space == Local || v.Space == Param) {
-			in.Mem = append(in.Mem, Access{Write: true, Space: v.Space, Base: Operand{Kind: Symbol, Name: names[v.Name]}, Bytes: v.Size})
+			in.Mem = append(in.Mem, Access{Write: true, Space: v.Space,
+				Base: Operand{Kind: Symbol, Name: names[v.Name]}, Bytes: v.Size})
 		}
 	}
 	return in
@@ -344,7 +348,8 @@ func leave(call *Inst, names map[string]string, g *Func) *Inst {
 	in := &Inst{Op: Other, Name: "leave", Pos: call.Pos}
 	for _, v := range g.Vars {
 		if v.Param {
-			in.Mem = append(in.Mem, Access{Write: true, Space: v.Space, Base: Operand{Kind: Symbol, Name: names[v.Name]}, Bytes: v.Size})
+			in.Mem = append(in.Mem, Access{Write: true, Space: v.Space,
+				Base: Operand{Kind: Symbol, Name: names[v.Name]}, Bytes: v.Size})
 		}
 	}
 	return in

@@ -176,17 +176,24 @@ func TestPromote(t *testing.T) {
 		{"two of one store", "st.u64 [%rd2+8], %rd3;\nld.u32 %r2, [%rd2+12];", 0},
 		{"across", "st.u32 [%rd2+10], %r1;\nld.u32 %r2, [%rd2+8];", 1},
 		{"through an address in memory", "st.u64 [%rd2], %rd2;\nld.u64 %rd4, [%rd2];\nld.u32 %r2, [%rd4+8];", 0},
-		{"through half of an address", "st.u64 [%rd2], %rd2;\nst.u32 [%rd2+4], 0;\nld.u64 %rd4, [%rd2];\nld.u32 %r2, [%rd4+8];", 2},
+		{"through half of an address", "st.u64 [%rd2], %rd2;\nst.u32 [%rd2+4], 0;\nld.u64 %rd4, [%rd2];\nld.u32 %r2, " +
+			"[%rd4+8];", 2},
 		{"an address that escapes", "st.global.u64 [%rd3], %rd2;\nld.u32 %r2, [%rd2+8];", 1},
 		{"another one that escapes", "st.global.u64 [%rd3], %rd6;\nld.u32 %r2, [%rd2+8];", 1},
-		{"one of two", "setp.eq.u64 %p1, %rd3, 0;\nselp.b64 %rd4, %rd2, %rd3, %p1;\nst.u32 [%rd4+8], 0;\nld.u32 %r2, [%rd2+8];", 1},
+		{"one of two", "setp.eq.u64 %p1, %rd3, 0;\nselp.b64 %rd4, %rd2, %rd3, %p1;\nst.u32 [%rd4+8], 0;\nld.u32 %r2, " +
+			"[%rd2+8];", 1},
 		{"an index without bounds", "add.s64 %rd4, %rd2, %rd3;\nst.u32 [%rd4], 0;\nld.u32 %r2, [%rd2+8];", 1},
-		{"an index elsewhere", "and.b64 %rd4, %rd3, 7;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4], 0;\nld.u32 %r2, [%rd2+8];", 0},
-		{"an index that may come here", "and.b64 %rd4, %rd3, 15;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4], 0;\nld.u32 %r2, [%rd2+8];", 1},
-		{"an index beyond", "and.b64 %rd4, %rd3, 7;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4+26], 0;\nld.u32 %r2, [%rd2+8];", 1},
+		{"an index elsewhere", "and.b64 %rd4, %rd3, 7;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4], 0;\nld.u32 %r2, " +
+			"[%rd2+8];", 0},
+		{"an index that may come here", "and.b64 %rd4, %rd3, 15;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4], " +
+			"0;\nld.u32 %r2, [%rd2+8];", 1},
+		{"an index beyond", "and.b64 %rd4, %rd3, 7;\nadd.s64 %rd4, %rd2, %rd4;\nst.u8 [%rd4+26], 0;\nld.u32 %r2, " +
+			"[%rd2+8];", 1},
 		{"an index that is read", "add.s64 %rd4, %rd2, %rd3;\nld.u32 %r3, [%rd4];\nld.u32 %r2, [%rd2+8];", 1},
-		{"a counter", "mov.u64 %rd7, 0;\nL:\nadd.s64 %rd4, %rd2, %rd7;\nst.u8 [%rd4+12], 0;\nadd.s64 %rd7, %rd7, 1;\nsetp.lt.s64 %p1, %rd7, 20;\n@%p1 bra L;\nld.u32 %r2, [%rd2+8];", 0},
-		{"a counter that goes too far", "mov.u64 %rd7, 0;\nL:\nadd.s64 %rd4, %rd2, %rd7;\nst.u8 [%rd4+12], 0;\nadd.s64 %rd7, %rd7, 1;\nsetp.lt.s64 %p1, %rd7, 21;\n@%p1 bra L;\nld.u32 %r2, [%rd2+8];", 1},
+		{"a counter", "mov.u64 %rd7, 0;\nL:\nadd.s64 %rd4, %rd2, %rd7;\nst.u8 [%rd4+12], 0;\nadd.s64 %rd7, %rd7, " +
+			"1;\nsetp.lt.s64 %p1, %rd7, 20;\n@%p1 bra L;\nld.u32 %r2, [%rd2+8];", 0},
+		{"a counter that goes too far", "mov.u64 %rd7, 0;\nL:\nadd.s64 %rd4, %rd2, %rd7;\nst.u8 [%rd4+12], " +
+			"0;\nadd.s64 %rd7, %rd7, 1;\nsetp.lt.s64 %p1, %rd7, 21;\n@%p1 bra L;\nld.u32 %r2, [%rd2+8];", 1},
 		{"an atomic", "atom.add.u32 %r3, [%rd2+8], 1;\nld.u32 %r2, [%rd2+8];", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -216,7 +223,8 @@ func TestInlineTower(t *testing.T) {
 	var src strings.Builder
 	src.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
 	for i := range 14 {
-		fmt.Fprintf(&src, ".func f%d(.param .b64 x)\n{\n.local .align 8 .b8 frame[64];\n.reg .b64 %%rd<2>;\nld.param.u64 %%rd1, [x];\nst.local.u64 [frame], %%rd1;\n", i)
+		fmt.Fprintf(&src, ".func f%d(.param .b64 x)\n{\n.local .align 8 .b8 frame[64];\n.reg .b64 "+
+			"%%rd<2>;\nld.param.u64 %%rd1, [x];\nst.local.u64 [frame], %%rd1;\n", i)
 		for range 4 {
 			if i > 0 {
 				fmt.Fprintf(&src, "{ .param .b64 q; st.param.b64 [q], %%rd1; call f%d, (q); }\n", i-1)

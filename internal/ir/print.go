@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-var opNames = [numOps]string{"other", "compute", "phi", "mov", "pack", "unpack", "add", "sub", "mul", "mulwide", "mad", "madwide", "div", "rem",
+var opNames = [numOps]string{"other", "compute", "phi", "mov", "pack", "unpack", "add", "sub", "mul", "mulwide", "mad",
+	"madwide", "div", "rem",
 	"min", "max", "neg", "abs", "and", "or", "xor", "not", "shl", "shr", "convert", "compare", "comparewith",
 	"select", "mulhigh", "fma", "addcarry",
 	"subborrow", "popcount", "leadingzeros", "reverse", "insert", "extract", "logic3", "funnelleft", "funnelright",
 	"permute", "togeneric", "fromgeneric", "load", "store",
-	"atomic", "copy", "prefetch", "fence", "barrier", "collective", "call", "branch", "switch", "return", "exit", "trap"}
+	"atomic", "copy", "prefetch", "fence", "barrier", "collective", "call", "branch", "switch",
+	"return", "exit", "trap"}
 
 func (op Op) String() string {
 	if op < numOps {

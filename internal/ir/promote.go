@@ -19,10 +19,10 @@ import (
 // in the end something may write the bytes at a place that is not known, everything starts again without
 // them. Memory that was never written holds no address.
 //
-// What is lost may be anywhere, so its variable stays in memory: an address that is stored in other memory, given
-// to an instruction or a function that is not looked into, computed with in ways not known here. And so do all variables
-// of its space, since nobody knows how far such an address goes. A store between bounds
-// that lie in the variable only keeps the bytes between them in memory.
+// What is lost may be anywhere, so its variable stays in memory: an address that is stored in other memory, given to an
+// instruction or a function that is not looked into, computed with in ways not known here. And so do all variables of
+// its space, since nobody knows how far such an address goes. A store between bounds that lie in the variable only
+// keeps the bytes between them in memory.
 //
 // outer says that other functions know a variable; nil, that none do.
 func Promote(f *Func, outer func(name string) bool) int {
@@ -85,7 +85,8 @@ type promoter struct {
 func promote(f *Func, outer func(string) bool) int {
 	p := &promoter{f: f, varOf: map[string]int32{}, dead: map[cell]bool{}, orig: map[*Inst]*Inst{}}
 	for _, v := range f.Vars {
-		if (v.Space == Local || v.Space == Param && !v.Param && !v.Result) && v.Size > 0 && (outer == nil || !outer(v.Name)) {
+		if (v.Space == Local || v.Space == Param && !v.Param && !v.Result) && v.Size > 0 &&
+			(outer == nil || !outer(v.Name)) {
 			p.vars = append(p.vars, v)
 			p.varOf[v.Name] = int32(len(p.vars))
 		}
@@ -660,7 +661,8 @@ func (p *promoter) load(slots map[cell]*slot, in, o *Inst) []*Inst {
 		}
 		parts := p.parts(slots, x, x.lo+int64(i)*width, width)
 		have := p.f.Vals[d].Type
-		if parts == nil || have.Kind == Pred || int64(have.Width) < 8*width || int64(have.Width) > 8*width && !in.Type.Integer() {
+		if parts == nil || have.Kind == Pred || int64(have.Width) < 8*width || int64(have.Width) > 8*width &&
+			!in.Type.Integer() {
 			return nil
 		}
 		from := parts[0].reg

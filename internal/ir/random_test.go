@@ -59,7 +59,8 @@ func randomFunc(rng *rand.Rand) *Func {
 			}
 		}
 		for range rng.IntN(4) {
-			in := &Inst{Op: []Op{Mov, Add, Sub, Xor, Compare, Compare, Select}[rng.IntN(7)], Type: u32, Defs: []ValID{reg()}}
+			in := &Inst{Op: []Op{Mov, Add, Sub, Xor, Compare, Compare, Select}[rng.IntN(7)], Type: u32,
+				Defs: []ValID{reg()}}
 			for range arity[in.Op] {
 				in.Args = append(in.Args, word())
 			}
@@ -296,7 +297,8 @@ func runThreads(f, old *Func, fail func(string, ...any)) {
 					continue
 				}
 				if was, ok := seen[key]; ok && was != m.vals[d] {
-					fail("v%d is the same in the %s, but %d and %d in iteration %s", d, level, was, m.vals[d], iteration)
+					fail("v%d is the same in the %s, but %d and %d in iteration %s", d, level, was, m.vals[d],
+						iteration)
 				}
 				seen[key] = m.vals[d]
 			}
@@ -469,7 +471,8 @@ func TestTrips(t *testing.T) {
 		body := fmt.Sprintf("b1:\n v3 = mov:%s v0\n v1 = %s\n", typ, step)
 		test := fmt.Sprintf("v2 = compare.%s:%s %s\n", rel, typ, operands)
 		branch := []string{"@v2 branch -> b1 b2\n", "@!v2 branch -> b2 b1\n"}[rng.IntN(2)]
-		text := fmt.Sprintf("kernel k\nregister v0:b%d a\nregister v1:b%d b\nregister v2:pred p\nregister v3:b%d c\nregister v4:b%d d\n"+
+		text := fmt.Sprintf("kernel k\nregister v0:b%d a\nregister v1:b%d b\nregister v2:pred p\nregister v3:b%d "+
+			"c\nregister v4:b%d d\n"+
 			"b0:\n v0 = mov:%s %d\n v4 = mov:%s %d\n-> b1\n%s %s v0 = mov:%s v1\n %sb2:\n return\nend\n",
 			width, width, width, width, typ, near(), typ, near(), body, test, typ, branch)
 		f, err := Read([]byte(text))

@@ -217,7 +217,8 @@ func (p *promoter) within(l *Loop, t *Trip, b *Block) bool {
 		return false
 	}
 	for _, e := range t.Block.Succs {
-		if s := e.Block; p.c.Loops.Contains(l, s) && len(s.Preds) == 1 && s != l.Header && p.c.Dom.Dominates(s.Index, b.Index) {
+		if s := e.Block; p.c.Loops.Contains(l, s) && len(s.Preds) == 1 && s != l.Header &&
+			p.c.Dom.Dominates(s.Index, b.Index) {
 			return true
 		}
 	}

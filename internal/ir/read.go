@@ -430,7 +430,8 @@ func (r *reader) inst() error {
 	r.skip()
 	if in.Space = Generic; r.rest != "" && r.rest[0] >= 'a' && r.rest[0] <= 'z' {
 		at := r.rest
-		if s, err := r.space(); err == nil && strings.HasPrefix(r.rest, " \"") || err == nil && in.Op == ToGeneric || err == nil && in.Op == FromGeneric {
+		if s, err := r.space(); err == nil && strings.HasPrefix(r.rest, " \"") || err == nil && in.Op == ToGeneric ||
+			err == nil && in.Op == FromGeneric {
 			in.Space = s
 		} else {
 			r.rest = at

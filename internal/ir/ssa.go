@@ -132,7 +132,8 @@ type frontier struct {
 
 func newFrontier(f *Func) *frontier {
 	n := len(f.Blocks)
-	p := &frontier{f: f, rank: make([]int32, n), block: make([]int32, n), seen: make([]int32, n), placed: make([]int32, n)}
+	p := &frontier{f: f, rank: make([]int32, n), block: make([]int32, n), seen: make([]int32, n),
+		placed: make([]int32, n)}
 	for i := range p.block {
 		p.block[i] = int32(i)
 	}

@@ -34,9 +34,12 @@ func TestRefused(t *testing.T) {
 		{"kernel k ssa\nb0:\n v0:b32(r) = mov v1\n v1:b32(r) = mov 2\n return\nend", "v1 is not defined there"},
 		{"kernel k ssa\nb0:\n v1:b32(r) = mov 2\n return\nend", "v0 has no definition"},
 		{"kernel k ssa\nb0:\n return\nb1:\n return\nend", "every block can be reached"},
-		{"kernel k ssa\nb0:\n switch 0 -> b1 b2\nb1:\n v0:b32(r) = mov 2\n -> b2\nb2:\n v1:b32(r) = phi v0, v0\n return\nend", "v0 in a phi is not defined at the end of b0"},
-		{"kernel k ssa\nb0:\n switch 0 -> b1 b2\nb1:\n v0:b32(r) = mov 2\n -> b2\nb2:\n v1:b32(r) = mov v0\n return\nend", "v0 is not defined there"},
-		{"kernel k ssa\nb0:\n v0:pred(p) = mov 1\n v1:b32(r) = @v0 mov 1\n return\nend", "0 former values for 1 results"},
+		{"kernel k ssa\nb0:\n switch 0 -> b1 b2\nb1:\n v0:b32(r) = mov 2\n -> b2\nb2:\n v1:b32(r) = phi v0, v0\n " +
+			"return\nend", "v0 in a phi is not defined at the end of b0"},
+		{"kernel k ssa\nb0:\n switch 0 -> b1 b2\nb1:\n v0:b32(r) = mov 2\n -> b2\nb2:\n v1:b32(r) = mov v0\n " +
+			"return\nend", "v0 is not defined there"},
+		{"kernel k ssa\nb0:\n v0:pred(p) = mov 1\n v1:b32(r) = @v0 mov 1\n return\nend",
+			"0 former values for 1 results"},
 	} {
 		if _, err := Read([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
@@ -46,7 +49,8 @@ func TestRefused(t *testing.T) {
 
 // The checker must see what a broken pass leaves behind.
 func TestCheckFinds(t *testing.T) {
-	const text = "kernel k\nregister v0:b32 r\nb0:\n v0 = mov:b32 1\n -> b1\nb1:\n v0 = add:b32 v0, 1\n switch v0 -> b1 b2\nb2:\n return v0\nend\n"
+	const text = "kernel k\nregister v0:b32 r\nb0:\n v0 = mov:b32 1\n -> b1\nb1:\n v0 = add:b32 v0, 1\n switch v0 -> " +
+		"b1 b2\nb2:\n return v0\nend\n"
 	for name, damage := range map[string]func(*Func){
 		"arc":       func(f *Func) { f.Blocks[2].Preds = nil },
 		"number":    func(f *Func) { f.Blocks[1].Index = 2 },
@@ -93,7 +97,8 @@ func TestPassOrder(t *testing.T) {
 			t.Errorf("%s after %s: %v", c.before, c.after, err)
 		}
 	}
-	if checkOrder(append(passes[:1:1], passes[0]), nil) == nil || checkOrder(passes, []constraint{{"order", "nothing", ""}}) == nil {
+	if checkOrder(append(passes[:1:1], passes[0]), nil) == nil ||
+		checkOrder(passes, []constraint{{"order", "nothing", ""}}) == nil {
 		t.Error("a pass that is there twice, or not at all, is accepted")
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// The two transformations, as text: a module, before.ir, its kernels with what they call inlined, and then with local memory promoted.
+// The two transformations, as text: a module, before.ir, its kernels with what they call inlined, and then with local
+// memory promoted.
 func TestTransforms(t *testing.T) {
 	files, err := filepath.Glob("testdata/transform/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -27,8 +27,9 @@ type Uniformity struct {
 }
 
 func uniformity(f *Func) error {
-	u := &uniform{f: f, val: make([]Level, len(f.Vals)), floor: make([]Level, len(f.Vals)), control: make([]Level, len(f.Blocks)),
-		branch: make([]Level, len(f.Blocks)), meets: make([]Level, len(f.Blocks)), influence: make([]*influence, len(f.Blocks)),
+	u := &uniform{f: f, val: make([]Level, len(f.Vals)), floor: make([]Level, len(f.Vals)),
+		control: make([]Level, len(f.Blocks)), branch: make([]Level, len(f.Blocks)),
+		meets: make([]Level, len(f.Blocks)), influence: make([]*influence, len(f.Blocks)),
 		label: make([]int32, len(f.Blocks)), local: map[string]bool{}}
 	for _, v := range f.Vars {
 		u.local[v.Name] = v.Space == Local || v.Space == Param && !(v.Param && f.Kernel)
@@ -308,7 +309,8 @@ func (u *uniform) follow(a *Block) *influence {
 		upset(f.Blocks[b])
 		// Threads that go round a loop before they have met the others are an iteration ahead
 		// of them; in its phis they meet those that came later.
-		if l := f.Loops.Of[b]; l != nil && int32(l.Header.Index) == b && f.Loops.Contains(l, a) && stop != f.PostDom.Root && f.Loops.Contains(l, f.Blocks[stop]) {
+		if l := f.Loops.Of[b]; l != nil && int32(l.Header.Index) == b && f.Loops.Contains(l, a) &&
+			stop != f.PostDom.Root && f.Loops.Contains(l, f.Blocks[stop]) {
 			join(b)
 		}
 		switch have := u.label[b]; {

@@ -28,14 +28,18 @@ func (e *UnsupportedError) Error() string {
 // compound opcodes: the first modifiers belong to the name, because they
 // select another operand list. Longer names come first.
 var compound = map[string][]string{
-	"cp": {"cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", "cp.async.mbarrier.arrive", "cp.async.bulk.commit_group",
-		"cp.async.bulk.wait_group", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", "cp.async.bulk.tensor", "cp.async.bulk",
+	"cp": {"cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", "cp.async.mbarrier.arrive",
+		"cp.async.bulk.commit_group",
+		"cp.async.bulk.wait_group", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", "cp.async.bulk.tensor",
+		"cp.async.bulk",
 		"cp.reduce.async.bulk.tensor", "cp.reduce.async.bulk", "cp.async"},
 	"wmma":  {"wmma.load.a", "wmma.load.b", "wmma.load.c", "wmma.store.d", "wmma.mma"},
 	"wgmma": {"wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "wgmma.mma_async.sp", "wgmma.mma_async"},
 	"mma":   {"mma.sp::ordered_metadata", "mma.sp"},
-	"mbarrier": {"mbarrier.init", "mbarrier.inval", "mbarrier.expect_tx", "mbarrier.complete_tx", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete",
-		"mbarrier.arrive", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete", "mbarrier.arrive_drop", "mbarrier.test_wait.parity",
+	"mbarrier": {"mbarrier.init", "mbarrier.inval", "mbarrier.expect_tx", "mbarrier.complete_tx",
+		"mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete",
+		"mbarrier.arrive", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete", "mbarrier.arrive_drop",
+		"mbarrier.test_wait.parity",
 		"mbarrier.test_wait", "mbarrier.try_wait.parity", "mbarrier.try_wait", "mbarrier.pending_count"},
 	"multimem":     {"multimem.ld_reduce", "multimem.st", "multimem.red"},
 	"tensormap":    {"tensormap.replace", "tensormap.cp_fenceproxy"},
@@ -92,9 +96,9 @@ func Forms() []*Form {
 }
 
 var classOf = map[string]Class{
-	"arith": Arith, "compare": Compare, "convert": Convert, "move": Move, "load": Load, "store": Store, "atomic": Atomic,
-	"prefetch": Prefetch, "fence": Fence, "barrier": Barrier, "collective": Collective, "control": Control, "special": Special,
-	"async": Async, "tensor": Tensor, "texture": Texture, "surface": Surface,
+	"arith": Arith, "compare": Compare, "convert": Convert, "move": Move, "load": Load, "store": Store,
+	"atomic": Atomic, "prefetch": Prefetch, "fence": Fence, "barrier": Barrier, "collective": Collective,
+	"control": Control, "special": Special, "async": Async, "tensor": Tensor, "texture": Texture, "surface": Surface,
 }
 
 // macros spells out the $ words of the table.
@@ -109,11 +113,15 @@ var macros = sync.OnceValue(func() *strings.Replacer {
 		}
 		return strings.Join(s, "|")
 	}
-	return strings.NewReplacer("$round", macroRound, "$int", macroInt, "$bits", macroBits, "$space", macroSpace, "$sem", macroSem,
-		"$scope", macroScope, "$memt", macroMemT, "$cop", macroCop, "$evict1", macroEvict1, "$evict2", macroEvict2, "$fetch", macroFetch,
-		"$cmpi", macroCmpI, "$cmpf", macroCmpF, "$cmps", macroCmpS, "$ashared", macroAShared, "$bool", macroBool, "$packed8", macroPacked8,
+	return strings.NewReplacer("$round", macroRound, "$int", macroInt, "$bits", macroBits, "$space", macroSpace,
+		"$sem", macroSem,
+		"$scope", macroScope, "$memt", macroMemT, "$cop", macroCop, "$evict1", macroEvict1, "$evict2", macroEvict2,
+		"$fetch", macroFetch,
+		"$cmpi", macroCmpI, "$cmpf", macroCmpF, "$cmps", macroCmpS, "$ashared", macroAShared, "$bool", macroBool,
+		"$packed8", macroPacked8,
 		"$shc", macroShCluster, "$sh", macroSh, "$w16", macroW16, "$dim", macroDim, "$geom", macroGeom,
-		"$n16", columns(16, false), "$n8", columns(8, false), "$n32", columns(32, false), "$i32", columns(32, true), "$i256", columns(256, true),
+		"$n16", columns(16, false), "$n8", columns(8, false), "$n32", columns(32, false), "$i32", columns(32, true),
+		"$i256", columns(256, true),
 		"$n64", columns(64, false), "$i64", columns(64, true))
 })
 

@@ -200,7 +200,8 @@ func Bits(t ptx.Type) int {
 		return 4
 	case ptx.S8, ptx.U8, ptx.B8, ptx.E4M3, ptx.E5M2, ptx.E2M1, ptx.E2M3, ptx.E3M2, ptx.UE8M0, ptx.UE4M3, ptx.E2M1x2:
 		return 8
-	case ptx.S16, ptx.U16, ptx.B16, ptx.F16, ptx.BF16, ptx.E4M3x2, ptx.E5M2x2, ptx.E2M3x2, ptx.E3M2x2, ptx.UE8M0x2, ptx.E2M1x4:
+	case ptx.S16, ptx.U16, ptx.B16, ptx.F16, ptx.BF16, ptx.E4M3x2, ptx.E5M2x2, ptx.E2M3x2, ptx.E3M2x2,
+		ptx.UE8M0x2, ptx.E2M1x4:
 		return 16
 	case ptx.S32, ptx.U32, ptx.B32, ptx.F32, ptx.F16x2, ptx.BF16x2, ptx.TF32, ptx.U16x2, ptx.S16x2, ptx.U8x4, ptx.S8x4,
 		ptx.E4M3x4, ptx.E5M2x4, ptx.E2M3x4, ptx.E3M2x4:

@@ -13,9 +13,12 @@ var typeOf = map[string]ptx.Type{
 	"f16": ptx.F16, "f16x2": ptx.F16x2, "f32": ptx.F32, "f32x2": ptx.F32x2, "f64": ptx.F64,
 	"b1": ptx.B1, "b8": ptx.B8, "b16": ptx.B16, "b32": ptx.B32, "b64": ptx.B64, "b128": ptx.B128,
 	"bf16": ptx.BF16, "bf16x2": ptx.BF16x2, "tf32": ptx.TF32,
-	"e4m3": ptx.E4M3, "e5m2": ptx.E5M2, "e4m3x2": ptx.E4M3x2, "e5m2x2": ptx.E5M2x2, "e4m3x4": ptx.E4M3x4, "e5m2x4": ptx.E5M2x4,
-	"e2m1": ptx.E2M1, "e2m1x2": ptx.E2M1x2, "e2m1x4": ptx.E2M1x4, "e2m3": ptx.E2M3, "e2m3x2": ptx.E2M3x2, "e2m3x4": ptx.E2M3x4,
-	"e3m2": ptx.E3M2, "e3m2x2": ptx.E3M2x2, "e3m2x4": ptx.E3M2x4, "ue8m0": ptx.UE8M0, "ue8m0x2": ptx.UE8M0x2, "ue4m3": ptx.UE4M3,
+	"e4m3": ptx.E4M3, "e4m3x2": ptx.E4M3x2, "e4m3x4": ptx.E4M3x4,
+	"e5m2": ptx.E5M2, "e5m2x2": ptx.E5M2x2, "e5m2x4": ptx.E5M2x4,
+	"e2m1": ptx.E2M1, "e2m1x2": ptx.E2M1x2, "e2m1x4": ptx.E2M1x4,
+	"e2m3": ptx.E2M3, "e2m3x2": ptx.E2M3x2, "e2m3x4": ptx.E2M3x4,
+	"e3m2": ptx.E3M2, "e3m2x2": ptx.E3M2x2, "e3m2x4": ptx.E3M2x4,
+	"ue8m0": ptx.UE8M0, "ue8m0x2": ptx.UE8M0x2, "ue4m3": ptx.UE4M3,
 	"u16x2": ptx.U16x2, "s16x2": ptx.S16x2, "u8x4": ptx.U8x4, "s8x4": ptx.S8x4,
 	"u2": ptx.U2, "s2": ptx.S2, "u4": ptx.U4, "s4": ptx.S4, "pred": ptx.Pred,
 	"texref": ptx.TexRef, "samplerref": ptx.SamplerRef, "surfref": ptx.SurfRef,
@@ -40,7 +43,8 @@ func TypeName(t ptx.Type) string {
 
 var flagOf = map[string]Flag{
 	"ftz": Ftz, "sat": Sat, "satfinite": Satfinite, "approx": Approx, "full": Full, "cc": CC, "abs": Abs, "NaN": NaN,
-	"xorsign": XorSign, "relu": Relu, "uni": Uni, "sync": Sync, "aligned": Aligned, "to": To, "nc": Nc, "unified": Unified, "noftz": Noftz,
+	"xorsign": XorSign, "relu": Relu, "uni": Uni, "sync": Sync, "aligned": Aligned, "to": To, "nc": Nc,
+	"unified": Unified, "noftz": Noftz,
 	"trans": Trans, "multicast::cluster": Multicast, "read": ReadOnly,
 	"oob": OOB, "scaled": Scaled, "noinc": Noinc,
 }

@@ -73,7 +73,8 @@ func TestNoMnemonicsBites(t *testing.T) {
 		}
 	}
 	// A front end names modifiers in its tables, but asks for no opcode.
-	const front = "package x\nvar updates = map[string]int{\"add\": 1}\nfunc f(in inst) bool { return in.Op == \"add\" }"
+	const front = "package x\nvar updates = map[string]int{\"add\": 1}\nfunc f(in inst) bool { return in.Op == " +
+		"\"add\" }"
 	f, err := parser.ParseFile(token.NewFileSet(), "x.go", front, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)

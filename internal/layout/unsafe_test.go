@@ -71,7 +71,8 @@ func unsafeFiles(t *testing.T, tree fs.FS) (files []string) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" || name == "build"):
+		case e.IsDir() && name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" ||
+			name == "build"):
 			return fs.SkipDir
 		case e.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil

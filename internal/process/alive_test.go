@@ -71,7 +71,8 @@ func TestAwaitEndWithoutDescriptors(t *testing.T) {
 	unix.Close(free)
 	for _, spare := range []int{0, 1} { // one is too few: it has to be seen that it is still the same process
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free + spare), Max: old.Max}); err != nil {
+		scarce := unix.Rlimit{Cur: uint64(free + spare), Max: old.Max}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &scarce); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)

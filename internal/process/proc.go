@@ -14,16 +14,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/internal/procstat"
 	"holdfast/internal/wire"
 )
 
 // isEOF reports whether a conversation ended in the ordinary way.
 func isEOF(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) ||
+		errors.Is(err, unix.ECONNRESET)
 }
 
-// Identify completes a HELLO with what the kernel says of the process. pid is that of the peer's credentials. The time at
-// which the process started is read here: CRIU may have restored it into a time namespace, where it would read another one.
+// Identify completes a HELLO with what the kernel says of the process. pid is that of the peer's credentials. The time
+// at which the process started is read here: CRIU may have restored it into a time namespace, where it would read
+// another one.
 func Identify(h *wire.Hello, pid int, token [16]byte) (Identity, error) {
 	start, err := StartTime(pid)
 	if err != nil {
@@ -69,6 +72,13 @@ func hasSignal(status, set string, sig unix.Signal) bool {
 		}
 	}
 	return false
+}
+
+// End gives what AwaitEnd says. It says nothing more that matters once ctx has ended.
+func End(ctx context.Context, id Identity) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- AwaitEnd(ctx, id) }()
+	return ended
 }
 
 // AwaitEnd returns nil when the process that id names has ended, or an error when ctx ends before. Meanwhile it
@@ -131,41 +141,21 @@ func (p *Program) MayReturn() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// StartTime returns field 22 of /proc/PID/stat, in clock ticks since boot.
+// StartTime returns when a process started, in clock ticks since boot.
 func StartTime(pid int) (uint64, error) {
-	f, err := statFields(pid)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(f[19], 10, 64)
+	s, err := procstat.Read(pid)
+	return s.Start, err
 }
 
 // Alive reports whether process pid is the one that started at start (0 = any), and not a zombie. While nobody can look
 // (no descriptor is free, say) a process that there is counts as the one that is meant.
 func Alive(pid int, start uint64) bool {
-	f, err := statFields(pid)
+	s, err := procstat.Read(pid)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 	}
-	if err != nil || f[0] == "Z" || f[0] == "X" {
+	if err != nil || s.Ended() {
 		return false
 	}
-	return start == 0 || f[19] == strconv.FormatUint(start, 10)
-}
-
-// statFields returns the fields of /proc/PID/stat from the third on (state).
-func statFields(pid int) ([]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	i := strings.LastIndexByte(string(b), ')')
-	if i < 0 {
-		return nil, fmt.Errorf("/proc/%d/stat: no command name", pid)
-	}
-	f := strings.Fields(string(b[i+1:]))
-	if len(f) < 20 {
-		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
-	}
-	return f, nil
+	return start == 0 || s.Start == start
 }

@@ -27,8 +27,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// SignalWake is SIGRTMAX-1, which wakes a released program's control thread, and SignalRun is SIGRTMAX-3, which makes it let the other
-// threads of a parked program run.
+// SignalWake is SIGRTMAX-1, which wakes a released program's control thread, and SignalRun is SIGRTMAX-3, which makes
+// it let the other threads of a parked program run.
 const (
 	SignalWake = unix.Signal(64 - wire.SignalOffset)
 	SignalRun  = unix.Signal(64 - wire.RunOffset)
@@ -367,7 +367,8 @@ func (p *Program) dupLocked(a *Alloc) (*os.File, error) {
 	}
 	fd, err := unix.FcntlInt(a.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.id.PID, a.Size, a.VA, os.NewSyscallError("dup", err))
+		return nil, fmt.Errorf("process %d: %d bytes at %#x: %w", p.id.PID, a.Size, a.VA,
+			os.NewSyscallError("dup", err))
 	}
 	return os.NewFile(uintptr(fd), a.File.Name()), nil
 }
@@ -722,9 +723,9 @@ func (r *Refusal) notFrozen() bool {
 		f.Text == "the program is ending") // what shims older than FailedOpen say
 }
 
-// Freeze closes the gate, waits for the calls inside and synchronises the
-// program's contexts. A program that cannot be frozen within timeout runs on. Before the gate closes, the program may run on for
-// calm until it has just waited for the device.
+// Freeze closes the gate, waits for the calls inside and synchronises the program's contexts. A program that cannot be
+// frozen within timeout runs on. Before the gate closes, the program may run on for calm until it has just waited for
+// the device.
 func (p *Program) Freeze(ctx context.Context, timeout, calm time.Duration) (wire.Frozen, error) {
 	s := p.current()
 	if calm > 0 && s != nil && s.calms {

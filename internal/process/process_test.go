@@ -55,7 +55,8 @@ func memfd(t *testing.T, size int64) int {
 }
 
 func newProgram() *Program {
-	return New(Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}, "running", slog.New(slog.DiscardHandler))
+	return New(Identity{PID: os.Getpid(), Devices: make([][16]byte, 1), Token: [16]byte{1}}, "running",
+		slog.New(slog.DiscardHandler))
 }
 
 // talk begins a conversation of p; served gets the result of Serve.

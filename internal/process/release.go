@@ -46,8 +46,9 @@ func (p *Program) Released() bool {
 	return p.s != nil && p.s.released
 }
 
-// Park makes all threads of a released program stand still but its control thread and except, the thread in which the driver
-// restores it; then the conversation ends. The driver must be locked. Programs from images of before PARK run on.
+// Park makes all threads of a released program stand still but its control thread and except, the thread in which the
+// driver restores it; then the conversation ends. The driver must be locked. Programs from images of before PARK run
+// on.
 func (p *Program) Park(ctx context.Context, except int, timeout time.Duration) (threads int, err error) {
 	p.mu.Lock()
 	s, hungUp := p.s, p.hangsUp
@@ -86,5 +87,6 @@ func (p *Program) HangUp(ctx context.Context) error {
 	}
 }
 
-// LetRun lets the threads of a parked program run although it has not come back: the driver waits for a lock that one of them holds.
+// LetRun lets the threads of a parked program run although it has not come back: the driver waits for a lock that one
+// of them holds.
 func (p *Program) LetRun() error { return unix.Tgkill(p.id.PID, p.id.ControlTID, SignalRun) }

@@ -13,8 +13,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// A Watcher is told what a program has and does. All calls come from one goroutine, in the program's order; while one is under way the
-// program can be ahead by a ring's worth of records, but a thread whose work asks stands still.
+// A Watcher is told what a program has and does. All calls come from one goroutine, in the program's order; while one
+// is under way the program can be ahead by a ring's worth of records, but a thread whose work asks stands still.
 type Watcher interface {
 	// Module gets code that was loaded: with its PTX, or without any.
 	Module(m *tap.Module)
@@ -22,8 +22,8 @@ type Watcher interface {
 	Record(rec trace.Record)
 	// Work gets a piece of work that asks. The thread waits until w.Go is called, now or later, from any goroutine.
 	Work(w *Work)
-	// Broken says that from now on nothing is told and nothing asks, although nobody ended it: the program is gone or broke the
-	// rules, or a piece of work was not answered in time. What ran since may not have asked.
+	// Broken says that from now on nothing is told and nothing asks, although nobody ended it: the program is gone or
+	// broke the rules, or a piece of work was not answered in time. What ran since may not have asked.
 	Broken(err error)
 }
 
@@ -60,12 +60,14 @@ func (w *Work) Go() {
 type TapConfig struct {
 	// NoCode: modules come without PTX, because an earlier tap of this process has shown it.
 	NoCode bool
-	// Patience is how long a piece of work may wait for its answer; then everything runs on and Watcher.Broken is called. 0 = for ever.
+	// Patience is how long a piece of work may wait for its answer; then everything runs on and Watcher.Broken is
+	// called. 0 = for ever.
 	Patience time.Duration
 	// Most is how many bytes of memory what the program tells may take here; 0 = mostTold. One that tells more is not
 	// followed any more.
 	Most int64
-	// Spin is how long the reader looks for work before it sleeps, while work asks. Waking it costs the program some 50 µs.
+	// Spin is how long the reader looks for work before it sleeps, while work asks. Waking it costs the program some 50
+	// µs.
 	Spin time.Duration
 }
 
@@ -88,8 +90,8 @@ type Tap struct {
 	once   sync.Once
 }
 
-// Tap begins to watch the program. When it returns, the watcher has been told everything that there was, and the program runs as before;
-// see Ask. A program has one tap at a time, and it ends with RELEASE.
+// Tap begins to watch the program. When it returns, the watcher has been told everything that there was, and the
+// program runs as before; see Ask. A program has one tap at a time, and it ends with RELEASE.
 func (p *Program) Tap(ctx context.Context, cfg TapConfig, w Watcher) (*Tap, error) {
 	s := p.current()
 	if s == nil {
@@ -105,7 +107,8 @@ func (p *Program) Tap(ctx context.Context, cfg TapConfig, w Watcher) (*Tap, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &Tap{p: p, s: s, r: r, w: w, cfg: cfg, state: trace.NewState(), modules: map[uint64]*tap.Module{}, end: make(chan struct{}), done: make(chan struct{})}
+	t := &Tap{p: p, s: s, r: r, w: w, cfg: cfg, state: trace.NewState(), modules: map[uint64]*tap.Module{},
+		end: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan struct{})
 	go t.read(ready)
 	var flags uint32
@@ -148,8 +151,8 @@ func (p *Program) unfollow(why string) {
 	p.mu.Unlock()
 }
 
-// Ask says which work asks from now on, wire.Ask…; 0 = none. Given while the program is frozen it counts from Thaw on, so that nothing
-// runs unasked in between.
+// Ask says which work asks from now on, wire.Ask…; 0 = none. Given while the program is frozen it counts from Thaw on,
+// so that nothing runs unasked in between.
 func (t *Tap) Ask(ctx context.Context, flags uint32) error {
 	t.asks.Store(flags != 0)
 	t.wake()
@@ -157,7 +160,8 @@ func (t *Tap) Ask(ctx context.Context, flags uint32) error {
 	return err
 }
 
-// Close ends it: nothing asks any more, and what waits for an answer runs. It may be called again, but not by the watcher.
+// Close ends it: nothing asks any more, and what waits for an answer runs. It may be called again, but not by the
+// watcher.
 func (t *Tap) Close(ctx context.Context) error {
 	_, err := t.untap(ctx)
 	t.finish()
@@ -239,8 +243,8 @@ func (t *Tap) read(ready chan struct{}) {
 	}
 }
 
-// broken ends the watching from this side: the program lets go of what waits before the watcher hears of it, so that a new tap is not
-// ended by this one.
+// broken ends the watching from this side: the program lets go of what waits before the watcher hears of it, so that a
+// new tap is not ended by this one.
 func (t *Tap) broken(err error) {
 	t.mu.RLock()
 	if !t.closed {
@@ -360,6 +364,6 @@ func (w *Work) add(rec trace.Record) {
 	}
 }
 
-// Allocs is the memory of the program as its tap has told it, by address, with the held allocation behind each. Only the watcher's calls may
-// use it.
+// Allocs is the memory of the program as its tap has told it, by address, with the held allocation behind each. Only
+// the watcher's calls may use it.
 func (t *Tap) Allocs() []trace.Alloc { return t.state.Allocs() }

@@ -18,8 +18,8 @@ type Span struct {
 	Off, Len uint64
 }
 
-// MispredictedError says that the program wrote a chunk that had not been kept yet, without BeforeWrite having been told:
-// what it held at the freeze is lost. Some other mode has to take the snapshot again.
+// MispredictedError says that the program wrote a chunk that had not been kept yet, without BeforeWrite having been
+// told: what it held at the freeze is lost. Some other mode has to take the snapshot again.
 type MispredictedError struct {
 	Region    int
 	Off       uint64 // of the chunk in the region
@@ -27,7 +27,8 @@ type MispredictedError struct {
 }
 
 func (e *MispredictedError) Error() string {
-	return fmt.Sprintf("region %d, chunk at offset %#x was written before it was kept: digest %v at the freeze, %v when it was copied", e.Region, e.Off, e.Want, e.Got)
+	return fmt.Sprintf("region %d, chunk at offset %#x was written before it was kept: digest %v at the freeze, %v "+
+		"when it was copied", e.Region, e.Off, e.Want, e.Got)
 }
 
 // cowState is where the content that a chunk had at the freeze is.
@@ -38,9 +39,10 @@ const (
 	cowPending                 // in the program's memory only
 	cowMoving                  // there, and BeforeWrite is copying it into a slot
 	cowLeaving                 // there, and a lane is copying it
-	cowRescue                  // there, and both are copying it: a launch does not wait for what the lane has queued before it
-	cowRescued                 // in a slot, and a lane is copying what was in the program's memory, which may have changed by then
-	cowAside                   // in a slot
+	// there, and both are copying it: a launch does not wait for what the lane has queued before it
+	cowRescue
+	cowRescued // in a slot, and a lane is copying what was in the program's memory, which may have changed by then
+	cowAside   // in a slot
 )
 
 // open reports whether a launch that writes the chunk has to wait.
@@ -49,7 +51,8 @@ func (s cowState) open() bool { return s >= cowPending && s <= cowRescue }
 // claimable reports whether copying the chunk into a slot would end the wait.
 func (s cowState) claimable() bool { return s == cowPending || s == cowLeaving }
 
-// cow is the part of a snapshot in mode Cow that lanes and BeforeWrite share. The lock is never held over a driver call.
+// cow is the part of a snapshot in mode Cow that lanes and BeforeWrite share. The lock is never held over a driver
+// call.
 type cow struct {
 	mu       sync.Mutex
 	changed  sync.Cond // any of the following
@@ -136,8 +139,9 @@ func (s *Snapshot) Kept(spans []Span) bool {
 	return true
 }
 
-// claim takes the chunks of the spans that are in the program's memory only, as far as there are slots, to be copied there. Pending ones
-// without a slot become urgent. wait says that some chunk of the spans is not kept yet and not taken here.
+// claim takes the chunks of the spans that are in the program's memory only, as far as there are slots, to be copied
+// there. Pending ones without a slot become urgent. wait says that some chunk of the spans is not kept yet and not
+// taken here.
 func (c *cow) claim(t *chunkTable, spans []Span) (take, slots []int, wait bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,7 +298,8 @@ func (s *Snapshot) drainCow(ctx context.Context, sink Sink) error {
 	}
 }
 
-// settle waits for calls of BeforeWrite that are copying. It is done if they left nothing to drain: then nothing is pending any more.
+// settle waits for calls of BeforeWrite that are copying. It is done if they left nothing to drain: then nothing is
+// pending any more.
 func (c *cow) settle() (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,7 +60,8 @@ func (w *writer) write(ctx context.Context) error {
 }
 
 // cowCycle takes a snapshot in mode Cow while a writer runs.
-func cowCycle(t *testing.T, p *program, seed uint64, announce func() bool, sink *store, opts Options) (digests [][]Digest, frozen [][]byte, st Stats, w *writer, err error) {
+func cowCycle(t *testing.T, p *program, seed uint64, announce func() bool, sink *store,
+	opts Options) (digests [][]Digest, frozen [][]byte, st Stats, w *writer, err error) {
 	t.Helper()
 	e, regions, done := p.engine(t)
 	defer done()
@@ -98,7 +99,8 @@ func cowCycle(t *testing.T, p *program, seed uint64, announce func() bool, sink 
 	return digests, frozen, s.Stats(), w, err
 }
 
-// TestCow: with every write announced the image is the state of the freeze, however little memory there is to copy aside.
+// TestCow: with every write announced the image is the state of the freeze, however little memory there is to copy
+// aside.
 func TestCow(t *testing.T) {
 	for _, spare := range []int{0, 3, 40} {
 		for seed := range uint64(2) {
@@ -214,8 +216,8 @@ func TestCowGivenUp(t *testing.T) {
 	}
 }
 
-// TestCowRescue: a launch does not wait for a lane that has a chunk under way if there is a slot for it, and what the lane brings then counts
-// only if it is good.
+// TestCowRescue: a launch does not wait for a lane that has a chunk under way if there is a slot for it, and what the
+// lane brings then counts only if it is good.
 func TestCowRescue(t *testing.T) {
 	table := &chunkTable{addr: make([]cuda.DevicePtr, 3), first: []int{0, 3}}
 	span := []Span{{Region: 0, Off: 0, Len: 1}}
@@ -238,7 +240,8 @@ func TestCowRescue(t *testing.T) {
 		first, good bool // the lane is first; what it brings is good
 		state       cowState
 	}{
-		{"lane first", true, true, cowKept}, {"lane last", false, true, cowKept}, {"written meanwhile", false, false, cowAside},
+		{"lane first", true, true, cowKept}, {"lane last", false, true, cowKept},
+		{"written meanwhile", false, false, cowAside},
 	} {
 		c, chunks, slots := begin()
 		if tc.first {
@@ -253,13 +256,15 @@ func TestCowRescue(t *testing.T) {
 		}
 		again := c.checked(0, tc.good)
 		if c.state[0] != tc.state || again == tc.good || len(c.free) == 1 != tc.good || len(c.aside) == 1 == tc.good {
-			t.Errorf("%s: state %d, again %v, %d slots free, aside %v", tc.name, c.state[0], again, len(c.free), c.aside)
+			t.Errorf("%s: state %d, again %v, %d slots free, aside %v", tc.name, c.state[0], again, len(c.free),
+				c.aside)
 		}
 	}
 }
 
-// TestCowInterleavings steps lanes and launches through what they share, in random orders: every chunk is stored once with what it held
-// at the freeze, whatever is written as soon as it may be, no slot is used twice or lost, and all of it ends.
+// TestCowInterleavings steps lanes and launches through what they share, in random orders: every chunk is stored once
+// with what it held at the freeze, whatever is written as soon as it may be, no slot is used twice or lost, and all of
+// it ends.
 func TestCowInterleavings(t *testing.T) {
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -356,7 +361,8 @@ func TestCowInterleavings(t *testing.T) {
 		idle := 0 // lanes in a row
 		for step := 0; !c.finished; step++ {
 			if step == 100000 {
-				t.Fatalf("seed %d: no end: states %v, aside %v, free %v, %d moving", seed, c.state, c.aside, c.free, c.moving)
+				t.Fatalf("seed %d: no end: states %v, aside %v, free %v, %d moving", seed, c.state, c.aside, c.free,
+					c.moving)
 			}
 			if rng.IntN(2) == 0 {
 				writers[rng.IntN(len(writers))]()

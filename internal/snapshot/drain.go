@@ -67,7 +67,8 @@ func (s *Snapshot) put(sink Sink, it drainItem, data []byte) error {
 	if verify {
 		d = digest.Sum(data)
 		if !it.live && d != it.digest {
-			return fmt.Errorf("%s: digest of the bytes that arrived %v, on the device %v", s.table.name(it.chunk), d, it.digest)
+			return fmt.Errorf("%s: digest of the bytes that arrived %v, on the device %v", s.table.name(it.chunk), d,
+				it.digest)
 		}
 	}
 	if !s.claim(d, verify) {

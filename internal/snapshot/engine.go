@@ -26,8 +26,8 @@ var ZeroDigest = digest.ZeroDigest
 // EngineOptions configures an engine. The zero value suits the machine.
 type EngineOptions struct {
 	Logger *slog.Logger // nil: none
-	// PinnedBytes is the host memory to pin for copies, which the engine keeps: pinning is slow (3 GB/s). 0: 512 MiB on a host
-	// with 64 GiB or more, else 64 MiB. It is split over two buffers for each lane.
+	// PinnedBytes is the host memory to pin for copies, which the engine keeps: pinning is slow (3 GB/s). 0: 512 MiB on
+	// a host with 64 GiB or more, else 64 MiB. It is split over two buffers for each lane.
 	PinnedBytes int64
 	// Lanes is how many goroutines copy and run sinks and fetches. 0: the number of CPUs, at least 2, at most 16.
 	Lanes int

@@ -53,7 +53,8 @@ func (e *BadChunksError) Error() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "region %d chunk %d (offset %#x): digest %v, want %v", c.Region, c.Chunk, uint64(c.Chunk)*ChunkSize, c.Got, c.Want)
+		fmt.Fprintf(&b, "region %d chunk %d (offset %#x): digest %v, want %v", c.Region, c.Chunk,
+			uint64(c.Chunk)*ChunkSize, c.Got, c.Want)
 	}
 	if len(e.Chunks) > most {
 		b.WriteString("; …")
@@ -70,7 +71,8 @@ type fillItem struct {
 // Fill gives the regions the contents that digests names: digests[r][c] is chunk c of region r. fetch reads the chunk
 // with a digest into a buffer of ChunkSize bytes; it is called from several goroutines, once per digest, never for
 // ZeroDigest. At the end the digests of what is in device memory are compared; a difference is a [*BadChunksError].
-func (e *Engine) Fill(ctx context.Context, regions []*Region, digests [][]Digest, fetch func(Digest, []byte) error, opts FillOptions) (FillStats, error) {
+func (e *Engine) Fill(ctx context.Context, regions []*Region, digests [][]Digest, fetch func(Digest, []byte) error,
+	opts FillOptions) (FillStats, error) {
 	f := &fill{e: e, table: newChunkTable(regions), fetch: fetch, opts: opts}
 	start := time.Now()
 	err := f.run(ctx, regions, digests)

@@ -117,7 +117,8 @@ func TestFillFindsWhatArrivedWrong(t *testing.T) {
 			once.Do(func() { written[0] ^= 1 })
 		}
 	}
-	if _, err = e.Fill(t.Context(), regions, digests, sink.fetch, FillOptions{}); !errors.As(err, &list) || len(list.Chunks) == 0 {
+	if _, err = e.Fill(t.Context(), regions, digests, sink.fetch, FillOptions{}); !errors.As(err, &list) ||
+		len(list.Chunks) == 0 {
 		t.Errorf("a bad copy: %v", err)
 	}
 	p.drv.Alter = nil
@@ -129,7 +130,8 @@ func TestFillFindsWhatArrivedWrong(t *testing.T) {
 		}
 		return sink.fetch(d, buf)
 	}, FillOptions{})
-	if !errors.Is(err, gone) || !strings.Contains(err.Error(), "region 1 chunk 4") || !strings.Contains(err.Error(), bad.String()) {
+	if !errors.Is(err, gone) || !strings.Contains(err.Error(), "region 1 chunk 4") ||
+		!strings.Contains(err.Error(), bad.String()) {
 		t.Errorf("a failed fetch: %v", err)
 	}
 	if _, err := e.Fill(t.Context(), regions, digests, sink.fetch, FillOptions{}); err != nil {
@@ -152,8 +154,8 @@ func TestFillRefusesAnotherShape(t *testing.T) {
 	}
 }
 
-// TestEveryDriverFailure fails each kind of driver call at its first, second, … use in a whole cycle: it ends with an error
-// that names the call, or with a right image, and leaves nothing behind.
+// TestEveryDriverFailure fails each kind of driver call at its first, second, … use in a whole cycle: it ends with an
+// error that names the call, or with a right image, and leaves nothing behind.
 func TestEveryDriverFailure(t *testing.T) {
 	calls := map[string]int{}
 	var mu sync.Mutex
@@ -213,8 +215,9 @@ func TestEveryDriverFailure(t *testing.T) {
 				return nil
 			})
 			releases := map[string]bool{
-				"cuMemUnmap": true, "cuMemAddressFree": true, "cuMemRelease": true, "cuMemFreeHost": true, "cuStreamDestroy": true,
-				"cuModuleUnload": true, "cuDevicePrimaryCtxRelease": true, "cuCtxSetCurrent": true,
+				"cuMemUnmap": true, "cuMemAddressFree": true, "cuMemRelease": true, "cuMemFreeHost": true,
+				"cuStreamDestroy": true, "cuModuleUnload": true, "cuDevicePrimaryCtxRelease": true,
+				"cuCtxSetCurrent": true,
 			}
 			if err != nil && !errors.Is(err, injected) {
 				t.Errorf("%s failing at use %d became: %v", call, n, err)
@@ -235,15 +238,18 @@ func TestEveryDriverFailure(t *testing.T) {
 	}
 }
 
-// TestDigestOfRestoredChunk makes sure that the driver of the tests is not the one that decides: the digest of what Fill
-// wrote is that of the bytes.
+// TestDigestOfRestoredChunk makes sure that the driver of the tests is not the one that decides: the digest of what
+// Fill wrote is that of the bytes.
 func TestDigestOfRestoredChunk(t *testing.T) {
 	p := newProgram(t, 24, 4, 1)
 	e, regions, done := p.engine(t)
 	defer done()
 	want := bytes.Repeat([]byte{0xa5}, ChunkSize)
 	d := digest.Sum(want)
-	if _, err := e.Fill(t.Context(), regions, [][]Digest{{d}}, func(_ Digest, buf []byte) error { copy(buf, want); return nil }, FillOptions{}); err != nil {
+	if _, err := e.Fill(t.Context(), regions, [][]Digest{{d}}, func(_ Digest, buf []byte) error {
+		copy(buf, want)
+		return nil
+	}, FillOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(p.contents()[0], want) {

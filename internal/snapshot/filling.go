@@ -11,8 +11,8 @@ import (
 	"holdfast/internal/cuda"
 )
 
-// Filling is a fill beside a program that runs already: it may use a chunk once Need has said so. What Need waits for comes
-// first, then what FillOptions.Order names, then the rest in the order of the chunks.
+// Filling is a fill beside a program that runs already: it may use a chunk once Need has said so. What Need waits for
+// comes first, then what FillOptions.Order names, then the rest in the order of the chunks.
 type Filling struct {
 	f     *fill
 	items []fillItem
@@ -44,7 +44,8 @@ const (
 // StartFill begins what [Engine.Fill] does and returns as soon as it is known what is missing and zeros are set. Each
 // chunk is verified when it has arrived, before Need gives it away; after that it belongs to the program. The
 // arguments stay in use until Wait returns.
-func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]Digest, fetch func(Digest, []byte) error, opts FillOptions) (*Filling, error) {
+func (e *Engine) StartFill(ctx context.Context, regions []*Region, digests [][]Digest, fetch func(Digest, []byte) error,
+	opts FillOptions) (*Filling, error) {
 	g := &Filling{f: &fill{e: e, table: newChunkTable(regions), fetch: fetch, opts: opts}, done: make(chan struct{})}
 	g.changed.L = &g.mu
 	start := time.Now()
@@ -192,7 +193,8 @@ func (g *Filling) run(ctx context.Context) error {
 	})
 }
 
-// batch is one whose items a lane claims one by one, when it comes to it: what has become urgent meanwhile is among them.
+// batch is one whose items a lane claims one by one, when it comes to it: what has become urgent meanwhile is among
+// them.
 func (g *Filling) batch(ctx context.Context) *batch {
 	var items, chunks []int
 	b := &batch{}
@@ -222,8 +224,8 @@ func (g *Filling) batch(ctx context.Context) *batch {
 	return b
 }
 
-// hurried is how many items a batch has while somebody waits, if none of them is wanted: a lane delivers them together, and
-// begins nothing else before it has fetched them.
+// hurried is how many items a batch has while somebody waits, if none of them is wanted: a lane delivers them together,
+// and begins nothing else before it has fetched them.
 const hurried = 2
 
 // claim gives a lane another item for a batch that has some; -1 if there is none, or if it is to be delivered now.

@@ -42,7 +42,8 @@ func TestFillOnDemand(t *testing.T) {
 	if err := g.Need(t.Context(), spans); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.digestChunks(t.Context(), newChunkTable(to).addr[24+1+8:][:1], false); err != nil || got[0] != digests[2][8] {
+	if got, err := e.digestChunks(t.Context(), newChunkTable(to).addr[24+1+8:][:1], false); err != nil ||
+		got[0] != digests[2][8] {
 		t.Errorf("digest %v, want %v (%v)", got, digests[2][8], err)
 	}
 	st, err := g.Wait()
@@ -124,8 +125,8 @@ func TestFillOnDemandFirst(t *testing.T) {
 	}
 }
 
-// TestFillOrder: what the order names comes first, in that order, and the rest in the order of the chunks; whatever is no memory is
-// left out. Without an order (the near miss) chunk follows chunk.
+// TestFillOrder: what the order names comes first, in that order, and the rest in the order of the chunks; whatever is
+// no memory is left out. Without an order (the near miss) chunk follows chunk.
 func TestFillOrder(t *testing.T) {
 	p := newProgram(t, 26, 60, 8, 6)
 	for r, m := range p.mems {
@@ -149,10 +150,12 @@ func TestFillOrder(t *testing.T) {
 	}{
 		"none": {nil, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
 		"order": {[]Span{
-			{Region: 1, Off: 2 * ChunkSize, Len: 2 * ChunkSize}, {Region: 0, Off: 7*ChunkSize + 9, Len: 1}, {Region: 1, Off: 3 * ChunkSize, Len: 3 * ChunkSize}, {Region: 0, Off: ChunkSize - 1, Len: 2},
+			{Region: 1, Off: 2 * ChunkSize, Len: 2 * ChunkSize}, {Region: 0, Off: 7*ChunkSize + 9, Len: 1},
+			{Region: 1, Off: 3 * ChunkSize, Len: 3 * ChunkSize}, {Region: 0, Off: ChunkSize - 1, Len: 2},
 		}, []int{10, 11, 7, 12, 0, 1, 2, 3, 4, 5, 6, 8, 9}},
 		"hostile": {[]Span{
-			{Region: 2, Len: ChunkSize}, {Region: -1, Len: ChunkSize}, {Region: 1, Off: 99 * ChunkSize, Len: ChunkSize}, {Region: 1, Off: 4 * ChunkSize, Len: ^uint64(0)}, {Region: 0, Off: ^uint64(0), Len: ^uint64(0)},
+			{Region: 2, Len: ChunkSize}, {Region: -1, Len: ChunkSize}, {Region: 1, Off: 99 * ChunkSize, Len: ChunkSize},
+			{Region: 1, Off: 4 * ChunkSize, Len: ^uint64(0)}, {Region: 0, Off: ^uint64(0), Len: ^uint64(0)},
 		}, []int{12, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -236,7 +239,8 @@ func TestFillUrgent(t *testing.T) {
 	}
 	needed := make(chan error, 1)
 	go func() {
-		needed <- g.Need(ctx, []Span{{Region: 0, Off: 20 * ChunkSize, Len: 1}, {Region: 0, Off: 22 * ChunkSize, Len: 1}})
+		needed <- g.Need(ctx, []Span{{Region: 0, Off: 20 * ChunkSize, Len: 1},
+			{Region: 0, Off: 22 * ChunkSize, Len: 1}})
 	}()
 	for waits := 0; waits < 2; {
 		g.mu.Lock()

@@ -172,7 +172,8 @@ func (l *lane) end(b *batch, side int) {
 	}
 }
 
-// runBatches gives the lanes the batches of next until it returns nil, waits for all of them, and returns the first error.
+// runBatches gives the lanes the batches of next until it returns nil, waits for all of them, and returns the first
+// error.
 func (e *Engine) runBatches(ctx context.Context, next func() *batch) error {
 	g := &group{}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)

@@ -6,8 +6,8 @@ import "fmt"
 type Mode int
 
 const (
-	// Auto is Stage if there is device memory for all, else Cow if that is possible (Options.MayCow), else Stage as far as there is
-	// memory, else Recopy.
+	// Auto is Stage if there is device memory for all, else Cow if that is possible (Options.MayCow), else Stage as far
+	// as there is memory, else Recopy.
 	Auto Mode = iota
 	// Stage copies aside in device memory: the stall is a digest and a copy at memory speed of what changed.
 	Stage

@@ -183,7 +183,8 @@ func TestNativeDigest(t *testing.T) {
 	}
 	flipped := bytes.Clone(random)
 	flipped[ChunkSize-1] ^= 0x80
-	contents := [][]byte{make([]byte, ChunkSize), bytes.Repeat([]byte{0xff}, ChunkSize), bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, ChunkSize/4), random, flipped}
+	contents := [][]byte{make([]byte, ChunkSize), bytes.Repeat([]byte{0xff}, ChunkSize),
+		bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, ChunkSize/4), random, flipped}
 	var digests []Digest
 	byDigest := map[Digest][]byte{}
 	for _, c := range contents {
@@ -226,7 +227,8 @@ func TestNativeDigest(t *testing.T) {
 	}
 	for i := range contents {
 		if copied[i] != digests[i] || back[i] != digests[i] {
-			t.Errorf("content %d: the copy kernel says %v, the copy has %v, the CPU says %v", i, copied[i], back[i], digests[i])
+			t.Errorf("content %d: the copy kernel says %v, the copy has %v, the CPU says %v", i, copied[i], back[i],
+				digests[i])
 		}
 	}
 }
@@ -305,7 +307,8 @@ func TestNativeRates(t *testing.T) {
 	chunks := int(n)
 	start := time.Now()
 	im := newHostImage(chunks)
-	t.Logf("%.1f GiB; CPU digest of them in %v", float64(chunks)*ChunkSize/(1<<30), time.Since(start).Round(time.Millisecond))
+	t.Logf("%.1f GiB; CPU digest of them in %v", float64(chunks)*ChunkSize/(1<<30),
+		time.Since(start).Round(time.Millisecond))
 	var regions []*Region
 	var digests [][]Digest
 	const parts = 4
@@ -326,7 +329,8 @@ func TestNativeRates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("fill %d: %.1f GB/s to the device (%v), verify %v", round, rate(bytes, st.CopyNs), st.CopyNs, st.VerifyNs)
+		t.Logf("fill %d: %.1f GB/s to the device (%v), verify %v", round, rate(bytes, st.CopyNs), st.CopyNs,
+			st.VerifyNs)
 	}
 	for range 3 {
 		start := time.Now()
@@ -371,11 +375,16 @@ func TestNativeRates(t *testing.T) {
 		st := s.Stats()
 		size := func(chunks int) uint64 { return uint64(chunks) * ChunkSize }
 		t.Logf("%s (%s): %d zero, %d new", c.name, st.Why, st.Zero, st.New)
-		t.Logf("  precopy %v: digest %v, have %v, reserve %v, stage %v (%.0f GB/s), drain %v (%.1f GB/s)", st.PrecopyNs, st.PrecopyDigestNs, st.PrecopyHaveNs,
-			st.PrecopyReserveNs, st.PrecopyStageNs, rate(size(st.Staged), st.PrecopyStageNs), st.PrecopyDrainNs, rate(size(st.Predrained), st.PrecopyDrainNs))
-		t.Logf("  STALL %v: hot %v, digest %v, plan %v, copy %v (%d chunks), drain %v (%.1f GB/s)", st.CaptureNs, st.CaptureHotNs, st.CaptureDigestNs,
-			st.CapturePlanNs, st.CaptureCopyNs, st.CaptureCopied, st.CaptureDrainNs, rate(size(st.CaptureDrain), st.CaptureDrainNs))
-		t.Logf("  drain %v: verify %v, %.1f GB/s, %d of %d checked on the CPU", st.DrainNs, st.DrainVerifyNs, rate(size(st.Drained), st.DrainNs-st.DrainVerifyNs), st.Verified, st.New)
+		t.Logf("  precopy %v: digest %v, have %v, reserve %v, stage %v (%.0f GB/s), drain %v (%.1f GB/s)", st.PrecopyNs,
+			st.PrecopyDigestNs, st.PrecopyHaveNs,
+			st.PrecopyReserveNs, st.PrecopyStageNs, rate(size(st.Staged), st.PrecopyStageNs), st.PrecopyDrainNs,
+			rate(size(st.Predrained), st.PrecopyDrainNs))
+		t.Logf("  STALL %v: hot %v, digest %v, plan %v, copy %v (%d chunks), drain %v (%.1f GB/s)", st.CaptureNs,
+			st.CaptureHotNs, st.CaptureDigestNs,
+			st.CapturePlanNs, st.CaptureCopyNs, st.CaptureCopied, st.CaptureDrainNs,
+			rate(size(st.CaptureDrain), st.CaptureDrainNs))
+		t.Logf("  drain %v: verify %v, %.1f GB/s, %d of %d checked on the CPU", st.DrainNs, st.DrainVerifyNs,
+			rate(size(st.Drained), st.DrainNs-st.DrainVerifyNs), st.Verified, st.New)
 		if st.New == 0 {
 			t.Errorf("%s stored nothing", c.name)
 		}

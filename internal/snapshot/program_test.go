@@ -39,7 +39,8 @@ func newProgram(t *testing.T, seed uint64, spare int, sizes ...int) *program {
 	for _, n := range sizes {
 		total += n
 	}
-	p := &program{drv: cudatest.New(uint64(total) * ChunkSize), sizes: sizes, rng: rand.New(rand.NewPCG(seed, 1)), hot: 4}
+	p := &program{drv: cudatest.New(uint64(total) * ChunkSize), sizes: sizes,
+		rng: rand.New(rand.NewPCG(seed, 1)), hot: 4}
 	var closers []func()
 	p.close = func() {
 		for _, f := range closers {
@@ -244,7 +245,8 @@ func (s *store) check(digests [][]Digest, want [][]byte) error {
 }
 
 // cycle takes a snapshot of the running program and returns the digests, and the bytes at the freeze.
-func (p *program) cycle(ctx context.Context, e *Engine, regions []*Region, sink Sink, opts Options, precopy bool) (digests [][]Digest, frozen [][]byte, st Stats, err error) {
+func (p *program) cycle(ctx context.Context, e *Engine, regions []*Region, sink Sink, opts Options,
+	precopy bool) (digests [][]Digest, frozen [][]byte, st Stats, err error) {
 	s := e.Begin(regions, opts)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.run(true)

@@ -14,8 +14,8 @@ import (
 )
 
 // Sink takes the chunks of an image. PutChunk is called from several goroutines, at most once for a digest in one
-// snapshot, never for ZeroDigest; data is ChunkSize bytes, valid during the call. Chunks that changed again before the freeze
-// may be put although no final digest names them.
+// snapshot, never for ZeroDigest; data is ChunkSize bytes, valid during the call. Chunks that changed again before the
+// freeze may be put although no final digest names them.
 type Sink interface {
 	PutChunk(d Digest, data []byte) error
 }
@@ -143,7 +143,8 @@ func (s *Snapshot) precopy(ctx context.Context, sink Sink) error {
 			return err
 		}
 		if room < len(need) {
-			s.stats.Mode, s.stats.Why = Cow, fmt.Sprintf("free device memory holds %d of %d chunks that must be kept", room, len(need))
+			s.stats.Mode, s.stats.Why = Cow, fmt.Sprintf("free device memory holds %d of %d chunks that must be kept",
+				room, len(need))
 		}
 	}
 	if s.stats.Mode == Cow {
@@ -177,7 +178,8 @@ func (s *Snapshot) chooseMode(need int) {
 		}
 	case len(s.slots) > 0:
 		s.stats.Mode = Stage
-		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept; the rest is drained first", len(s.slots), need)
+		s.stats.Why = fmt.Sprintf("free device memory holds %d of %d chunks that must be kept; the rest is drained "+
+			"first", len(s.slots), need)
 	default:
 		s.stats.Mode = Recopy
 		s.stats.Why = "no free device memory to stage in"
@@ -309,8 +311,8 @@ func (s *Snapshot) precopyStage(ctx context.Context, sink Sink, need []int, befo
 }
 
 // precopyDrain drains the chunks of need, and then what changed meanwhile as long as that is getting less. Chunks that
-// change all the time will most likely change again before the stall, in which they then have to be drained in any case:
-// those seen changing in the moment before the first drain, or during two drains, are skipped.
+// change all the time will most likely change again before the stall, in which they then have to be drained in any
+// case: those seen changing in the moment before the first drain, or during two drains, are skipped.
 func (s *Snapshot) precopyDrain(ctx context.Context, sink Sink, need []int, before []Digest) error {
 	const rounds = 3
 	seen := make([]int, len(before)) // changing
@@ -435,8 +437,8 @@ func (s *Snapshot) capture(ctx context.Context, sink Sink) error {
 	return nil
 }
 
-// digestFrozen fills s.final. Chunks that are known to change all the time and have a slot of their own are copied into it by
-// the same pass over memory.
+// digestFrozen fills s.final. Chunks that are known to change all the time and have a slot of their own are copied into
+// it by the same pass over memory.
 func (s *Snapshot) digestFrozen(ctx context.Context) error {
 	t := time.Now()
 	s.final = make([]Digest, len(s.home))
@@ -558,7 +560,8 @@ func (s *Snapshot) stageFrozen(ctx context.Context, chunks, slots []int) error {
 	}
 	for n, i := range chunks {
 		if copied[n] != s.final[i] {
-			return fmt.Errorf("%s changed while the program was frozen: digest %v, then %v", s.table.name(i), s.final[i], copied[n])
+			return fmt.Errorf("%s changed while the program was frozen: digest %v, then %v", s.table.name(i),
+				s.final[i], copied[n])
 		}
 		s.setSlot(slots[n], copied[n])
 		s.slots[slots[n]].refs = 1
@@ -666,7 +669,8 @@ func (s *Snapshot) verifyStaged(ctx context.Context, items []drainItem) error {
 	}
 	for n, it := range items {
 		if now[n] != it.digest {
-			return fmt.Errorf("%s: the staged copy at %#x was damaged: digest %v, captured %v", s.table.name(it.chunk), it.src, now[n], it.digest)
+			return fmt.Errorf("%s: the staged copy at %#x was damaged: digest %v, captured %v", s.table.name(it.chunk),
+				it.src, now[n], it.digest)
 		}
 	}
 	return nil

@@ -59,7 +59,8 @@ func TestCaptureWithoutPrecopy(t *testing.T) {
 		mode  Mode
 		spare int
 		want  Mode
-	}{{Auto, 40, Stage}, {Auto, 0, Stop}, {Stage, 40, Stage}, {Stage, 3, Stage}, {Recopy, 40, Recopy}, {Stop, 40, Stop}} {
+	}{{Auto, 40, Stage}, {Auto, 0, Stop}, {Stage, 40, Stage}, {Stage, 3, Stage}, {Recopy, 40, Recopy},
+		{Stop, 40, Stop}} {
 		p := newProgram(t, 5, c.spare, 4, 4)
 		e, regions, done := p.engine(t)
 		p.drv.Between = p.step
@@ -172,7 +173,8 @@ func TestMaxStaging(t *testing.T) {
 	p := newProgram(t, 8, 40, 12)
 	e, regions, done := p.engine(t)
 	defer done()
-	_, _, st, err := p.cycle(t.Context(), e, regions, newStore(), Options{Mode: Stage, MaxStaging: 3*ChunkSize + 5}, true)
+	_, _, st, err := p.cycle(t.Context(), e, regions, newStore(),
+		Options{Mode: Stage, MaxStaging: 3*ChunkSize + 5}, true)
 	if err != nil || st.StagingBytes != 3*ChunkSize {
 		t.Errorf("%d bytes staged, %v", st.StagingBytes, err)
 	}
@@ -193,7 +195,8 @@ func TestWriteDuringTheStallIsFound(t *testing.T) {
 	n := byte(0)
 	p.drv.Between = func() { n++; p.mems[0].Write(2*ChunkSize+77, []byte{n}) }
 	err := s.Capture(t.Context(), newStore())
-	if err == nil || !strings.Contains(err.Error(), "region 0 chunk 2 (offset 0x400000) changed while the program was frozen") {
+	if err == nil || !strings.Contains(err.Error(),
+		"region 0 chunk 2 (offset 0x400000) changed while the program was frozen") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -401,7 +404,8 @@ func TestModeText(t *testing.T) {
 	for _, m := range []Mode{Auto, Stage, Recopy, Stop, Cow} {
 		text, err := json.Marshal(m)
 		var back Mode
-		if err2 := json.Unmarshal(text, &back); err != nil || err2 != nil || back != m || !bytes.Contains(text, []byte(m.String())) {
+		if err2 := json.Unmarshal(text, &back); err != nil || err2 != nil || back != m ||
+			!bytes.Contains(text, []byte(m.String())) {
 			t.Errorf("%v → %s → %v, %v, %v", m, text, back, err, err2)
 		}
 	}
@@ -417,7 +421,8 @@ func TestRegionRead(t *testing.T) {
 	_, regions, done := p.engine(t)
 	defer done()
 	want := p.contents()[1]
-	for _, x := range [][2]uint64{{0, 8}, {ChunkSize - 4, 8}, {12, 2*ChunkSize + 5}, {3*ChunkSize - 1, 1}, {3 * ChunkSize, 0}} {
+	for _, x := range [][2]uint64{{0, 8}, {ChunkSize - 4, 8}, {12, 2*ChunkSize + 5}, {3*ChunkSize - 1, 1},
+		{3 * ChunkSize, 0}} {
 		got := make([]byte, x[1])
 		if err := regions[1].Read(x[0], got); err != nil || !bytes.Equal(got, want[x[0]:][:x[1]]) {
 			t.Errorf("%d bytes at %#x: %v, or they differ", x[1], x[0], err)

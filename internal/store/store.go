@@ -45,7 +45,8 @@ type Partial struct {
 	target string
 }
 
-// NewPartial makes the partial directory of an image that is to be at target, which must be absent or an empty directory.
+// NewPartial makes the partial directory of an image that is to be at target, which must be absent or an empty
+// directory.
 func NewPartial(target string) (*Partial, error) {
 	abs, err := filepath.Abs(target)
 	if err != nil {
@@ -185,7 +186,8 @@ func Hide(dir string) (*Partial, error) {
 	}
 	var r [8]byte
 	rand.Read(r[:])
-	p := &Partial{Path: filepath.Join(filepath.Dir(abs), "."+filepath.Base(abs)+partialMark+hex.EncodeToString(r[:])), File: f, target: abs}
+	p := &Partial{Path: filepath.Join(filepath.Dir(abs), "."+filepath.Base(abs)+partialMark+hex.EncodeToString(r[:])),
+		File: f, target: abs}
 	if !lock(f) {
 		f.Close()
 		return nil, fmt.Errorf("%s is in use", abs)
@@ -372,7 +374,8 @@ func openBeneath(dir int, name string) (int, error) {
 // WriteChunk writes a chunk below the directory chunks of an image. It reports false when the chunk is there already.
 func WriteChunk(chunks *os.File, d digest.Digest, data []byte) (bool, error) {
 	name := ChunkPath(d)
-	fd, err := unix.Openat(int(chunks.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(chunks.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|
+		unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EEXIST) {
 		return false, nil
 	}

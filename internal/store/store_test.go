@@ -203,7 +203,8 @@ func TestTargets(t *testing.T) {
 	file := filepath.Join(parent, "file")
 	full := filepath.Join(parent, "full")
 	empty := filepath.Join(parent, "empty")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(filepath.Join(full, "x"), 0o700), os.Mkdir(empty, 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(filepath.Join(full, "x"), 0o700),
+		os.Mkdir(empty, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{file, full, filepath.Join(parent, PoolName), "/", "/proc"} {
@@ -272,7 +273,8 @@ func TestHostileChunkNames(t *testing.T) {
 	_, d := chunk(1)
 	name := filepath.Join(w.chunks.Name(), filepath.FromSlash(ChunkPath(d)))
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := errors.Join(os.Mkdir(filepath.Dir(name), 0o700), os.WriteFile(secret, make([]byte, digest.ChunkSize), 0o600), os.Symlink(secret, name)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(name), 0o700), os.WriteFile(secret, make([]byte, digest.ChunkSize),
+		0o600), os.Symlink(secret, name)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, digest.ChunkSize)

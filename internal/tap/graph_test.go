@@ -197,7 +197,8 @@ func TestGraphVersionsAsk(t *testing.T) {
 		g.ok("%s %d", c.line, g.at+16)
 		g.send("launch")
 		work := next(t, "the graph", w.work)
-		if work.Opaque != c.opaque || len(work.Parts) != 7 || c.opaque == "" && address(work.Parts[1].Launch) != g.at+16 {
+		if work.Opaque != c.opaque || len(work.Parts) != 7 || c.opaque == "" &&
+			address(work.Parts[1].Launch) != g.at+16 {
 			t.Errorf("after %s: %q, %+v", c.line, work.Opaque, work.Parts)
 		}
 		work.Go()
@@ -209,8 +210,9 @@ func TestGraphVersionsAsk(t *testing.T) {
 	g.quit()
 }
 
-// BenchmarkGraph says what launches of a graph of 200 kernels cost on a driver that does nothing when all of them get parameters before
-// each, as XLA does it: ns/launch with the calls that change it, bytes/launch what is told, and file-bytes/launch what that is in a trace.
+// BenchmarkGraph says what launches of a graph of 200 kernels cost on a driver that does nothing when all of them get
+// parameters before each, as XLA does it: ns/launch with the calls that change it, bytes/launch what is told, and
+// file-bytes/launch what that is in a trace.
 func BenchmarkGraph(b *testing.B) {
 	const launches, rounds = 200, 20
 	for _, c := range []struct {

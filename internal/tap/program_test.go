@@ -30,99 +30,59 @@ import (
 	"holdfast/internal/tap"
 	"holdfast/internal/trace"
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
 const patience = time.Minute
 
-// built holds the shim, the stub driver, the shim's test program and what the benchmark needs, compiled once a test run.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "taptest")
-	if err != nil {
-		return "", err
+// build is a directory with the shim's test program, that of graphs, and what the benchmark needs: programs, and in
+// null a driver that does nothing.
+func build(t testing.TB) string {
+	t.Helper()
+	names := map[string]string{"prog": "prog", "graphs": "execgraphs", "cost": "cost",
+		"changes": "changes", "load": "load"}
+	sources := []string{helpers + "null.c"}
+	for _, c := range names {
+		sources = append(sources, helpers+c+".c")
 	}
-	builtIn = dir
-	shim := filepath.Join("..", "..", "shim")
-	sources, err := filepath.Glob(filepath.Join(shim, "*.[ch]"))
-	if err != nil {
-		return dir, err
-	}
-	for _, s := range sources { // so that go test knows what its result depends on
-		if _, err := os.ReadFile(s); err != nil {
-			return dir, err
+	slices.Sort(sources)
+	return rig.Build(t, "tap", sources, func(dir string) error {
+		null, stub := filepath.Join(dir, "null"), rig.Stub(t)
+		if err := os.Mkdir(null, 0o755); err != nil {
+			return err
 		}
-	}
-	stub, null := filepath.Join(dir, "stub"), filepath.Join(dir, "null")
-	helpers := "../../test/programs/helpers/"
-	if err := os.Mkdir(null, 0o700); err != nil {
-		return dir, err
-	}
-	run := func(commands ...[]string) error {
-		for _, args := range commands {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				return fmt.Errorf("%v: %w\n%s", args, err, out)
+		if err := rig.Run("gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic",
+			rig.Path(t, helpers+"null.c"), "-o", filepath.Join(null, "libcuda.so.1")); err != nil {
+			return err
+		}
+		for name, c := range names {
+			lib := null
+			if name == "prog" || name == "graphs" {
+				lib = stub
+			}
+			if err := rig.Run("gcc", "-O2", rig.Path(t, helpers+c+".c"), "-o", filepath.Join(dir, name),
+				"-L"+lib, "-l:libcuda.so.1", "-lpthread"); err != nil {
+				return err
 			}
 		}
 		return nil
-	}
-	first := make(chan error)
-	go func() { first <- run([]string{"sh", filepath.Join(shim, "build.sh"), dir}) }()
-	err = run(
-		[]string{"sh", filepath.Join("..", "..", "stub", "build.sh"), stub},
-		[]string{"gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", helpers + "null.c", "-o", filepath.Join(null, "libcuda.so.1")},
-		[]string{"gcc", "-O2", helpers + "cost.c", "-o", filepath.Join(dir, "cost"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "changes.c", "-o", filepath.Join(dir, "changes"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "load.c", "-o", filepath.Join(dir, "load"), "-L" + null, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "execgraphs.c", "-o", filepath.Join(dir, "graphs"), "-L" + stub, "-l:libcuda.so.1"},
-		[]string{"gcc", "-O2", helpers + "prog.c", "-o", filepath.Join(dir, "prog"), "-L" + stub, "-l:libcuda.so.1", "-lpthread"})
-	return dir, errors.Join(err, <-first)
-})
-
-// builtIn is the directory that built has made, if it was called.
-var builtIn string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if builtIn != "" {
-		os.RemoveAll(builtIn)
-	}
-	os.Exit(code)
+	})
 }
 
-func build(t testing.TB) string {
+const helpers = "test/programs/helpers/"
+
+// preload puts a program under the shim.
+func preload(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc: the shim cannot be built")
-	}
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return "LD_PRELOAD=" + filepath.Join(rig.Shim(t), "libholdfast.so")
 }
 
 // gpu starts a software GPU and gives the environment of its programs.
 func gpu(t *testing.T) []string {
 	t.Helper()
-	dir := build(t)
-	socket := filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1}); err != nil || ctx.Err() == nil {
-			t.Errorf("the software GPU ended: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return []string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "stub"), "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_SOFTGPU_SOCKET=" + socket}
+	socket, _ := rig.GPU(t, device.Config{Memory: 1 << 30, Devices: 1})
+	return append(rig.Environment(t, socket), preload(t))
 }
 
 // A program is prog, driven by lines.
@@ -227,7 +187,9 @@ func record(t *testing.T, caches ...string) *recording {
 	if r.l, err = wire.Listen(r.socket); err != nil {
 		t.Fatal(err)
 	}
-	if r.rec, err = recorder.New(&r.file, func(int) []string { return caches }, slog.New(slog.DiscardHandler)); err != nil {
+	if r.rec, err = recorder.New(&r.file, func(int) []string {
+		return caches
+	}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	go func() { r.served <- r.rec.Serve(context.Background(), r.l) }()
@@ -303,7 +265,8 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%d processes", len(list))
 	}
 	q := list[0]
-	if q.Launches != 16 || q.Launches != q.Counted.Launches || q.Graphs != 3 || q.Counted.Graphs != 3 || q.Copies != q.Counted.Copies || !q.Clean || q.Err != nil {
+	if q.Launches != 16 || q.Launches != q.Counted.Launches || q.Graphs != 3 || q.Counted.Graphs != 3 ||
+		q.Copies != q.Counted.Copies || !q.Clean || q.Err != nil {
 		t.Errorf("%+v", q)
 	}
 	s := trace.NewState()
@@ -323,11 +286,13 @@ func TestRecord(t *testing.T) {
 			}
 		case *trace.Launch:
 			k := s.Kernel(rec.Kernel)
-			if k == nil || rec.Grid != [3]uint32{1, 1, 1} || rec.Block != [3]uint32{1, 1, 1} || rec.Cluster != [3]uint32{1, 1, 1} || rec.Flags&trace.NoParams != 0 {
+			if k == nil || rec.Grid != [3]uint32{1, 1, 1} || rec.Block != [3]uint32{1, 1, 1} ||
+				rec.Cluster != [3]uint32{1, 1, 1} || rec.Flags&trace.NoParams != 0 {
 				t.Fatalf("launch %+v of %+v", rec, k)
 			}
 			m := s.Image(k.Module)
-			if m == nil || len(m.Texts) != 1 || !bytes.Contains(texts[m.Texts[0].Digest], []byte(".entry "+k.Name+"(")) || m.Texts[0].Arch == 0 {
+			if m == nil || len(m.Texts) != 1 ||
+				!bytes.Contains(texts[m.Texts[0].Digest], []byte(".entry "+k.Name+"(")) || m.Texts[0].Arch == 0 {
 				t.Fatalf("kernel %s of %+v", k.Name, m)
 			}
 			if k.Name == "bump" {
@@ -360,7 +325,8 @@ func TestRecord(t *testing.T) {
 	if s.At(va) != nil || s.At(other) == nil {
 		t.Errorf("memory at the end: %+v", s.Allocs())
 	}
-	if e, ok := records[q.Number][len(records[q.Number])-1].(*trace.Exit); !ok || e.Flags&trace.Clean == 0 || e.Launches != 16 {
+	if e, ok := records[q.Number][len(records[q.Number])-1].(*trace.Exit); !ok || e.Flags&trace.Clean == 0 ||
+		e.Launches != 16 {
 		t.Errorf("at the end %+v", records[q.Number][len(records[q.Number])-1])
 	}
 	if s := p.stderr.String(); s != "" {
@@ -384,7 +350,8 @@ func TestKilled(t *testing.T) {
 	list, records := r.finish()
 	q := list[0]
 	// A thread that was killed may have counted a launch that it did not come to record.
-	if q.Clean || q.Err != nil || q.Launches == 0 || q.Counted.Launches < q.Launches || q.Counted.Launches > q.Launches+4 {
+	if q.Clean || q.Err != nil || q.Launches == 0 || q.Counted.Launches < q.Launches ||
+		q.Counted.Launches > q.Launches+4 {
 		t.Errorf("%+v", q)
 	}
 	threads := map[uint32]bool{}
@@ -421,7 +388,8 @@ func dial(t *testing.T, l *net.UnixListener) (*wire.Conn, *tap.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	for _, err := range []error{conn.Send(0, &wire.Welcome{Proto: wire.Version}), conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, r.FD())} {
+	for _, err := range []error{conn.Send(0, &wire.Welcome{Proto: wire.Version}),
+		conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, r.FD())} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,7 +412,8 @@ func (c *counter) Record(rec trace.Record, _ []byte) error {
 }
 
 // costs starts the program that only launches, on the driver that does nothing, and returns when it is ready to.
-func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer, out *bufio.Reader, ready func()) {
+func costs(t testing.TB, launches, rounds int, gap float64, env ...string) (in io.Writer,
+	out *bufio.Reader, ready func()) {
 	t.Helper()
 	return onNull(t, []string{"cost", strconv.Itoa(launches), strconv.Itoa(rounds), fmt.Sprint(gap)}, env...)
 }
@@ -490,7 +459,7 @@ func TestFull(t *testing.T) {
 	}
 	defer l.Close()
 	const launches = 3 * wire.TapRing / 72
-	in, out, ready := costs(t, launches, 2, 0, "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+l.Addr().String())
+	in, out, ready := costs(t, launches, 2, 0, preload(t), "HOLDFAST_TRACE="+l.Addr().String())
 	conn, r := dial(t, l)
 	ready()
 	fmt.Fprintln(in)
@@ -517,8 +486,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// cubin is an ELF file laid out as ptxas does: sections, their headers, program headers. Between the names of the sections and the text
-// that it was assembled from (none if empty) it has nothing but payload.
+// cubin is an ELF file laid out as ptxas does: sections, their headers, program headers. Between the names of the
+// sections and the text that it was assembled from (none if empty) it has nothing but payload.
 func cubin(payload int, text string) []byte {
 	le := binary.LittleEndian
 	names := "\x00.shstrtab\x00.nv_debug_ptx_txt\x00"
@@ -552,7 +521,8 @@ func cubin(payload int, text string) []byte {
 	return append(b, make([]byte, 56)...)
 }
 
-// Cubins of all lengths around a block of SHA-256, what Triton has left beside one of them, and what ptxas has left in another.
+// Cubins of all lengths around a block of SHA-256, what Triton has left beside one of them, and what ptxas has left in
+// another.
 func TestCubins(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	var files []string
@@ -593,7 +563,8 @@ func TestCubins(t *testing.T) {
 	}
 	r := record(t, cache)
 	cmd := exec.Command(filepath.Join(build(t), "load"), files...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), "LD_PRELOAD="+filepath.Join(build(t), "libholdfast.so"), "HOLDFAST_TRACE="+r.socket)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(build(t), "null"), preload(t),
+		"HOLDFAST_TRACE="+r.socket)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -608,7 +579,8 @@ func TestCubins(t *testing.T) {
 				continue
 			}
 			size, ok := digests[rec.Digest]
-			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline || ok && rec.Bytes != uint64(size) || rec.Digest == (trace.Digest{}) {
+			if outline := rec.Flags&trace.Outline != 0; rec.Kind != trace.CodeCubin || ok == outline ||
+				ok && rec.Bytes != uint64(size) || rec.Digest == (trace.Digest{}) {
 				t.Errorf("%+v", rec)
 			}
 			if has := size == len(cubin(6000, inside)); has != (rec.Flags&trace.Assembled != 0) ||
@@ -635,7 +607,8 @@ func TestCubins(t *testing.T) {
 		case *trace.Text:
 			texts++
 		case *trace.Found:
-			if digests[rec.Image] != len(cubin(5000, "")) || rec.TextRef.Digest != sha256.Sum256(ptx) || rec.Arch != 90 {
+			if digests[rec.Image] != len(cubin(5000, "")) || rec.TextRef.Digest != sha256.Sum256(ptx) ||
+				rec.Arch != 90 {
 				t.Errorf("%+v", rec)
 			}
 		}
@@ -705,7 +678,8 @@ func holdProgram(t *testing.T, name string) (*watched, []uint64) {
 // adopt takes a program that says hello.
 func adopt(t testing.TB, l *net.UnixListener) *watched {
 	t.Helper()
-	w := &watched{l: l, modules: make(chan *tap.Module, 100), work: make(chan *process.Work, 100), broken: make(chan error, 10)}
+	w := &watched{l: l, modules: make(chan *tap.Module, 100), work: make(chan *process.Work, 100),
+		broken: make(chan error, 10)}
 	c, err := l.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
@@ -837,7 +811,8 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := next(t, "the launch", w.work)
-	if len(work.Parts) != 1 || work.Parts[0].Launch == nil || work.Parts[0].Kernel == nil || work.Parts[0].Kernel.Name != "inc" || work.Parts[0].Module != m ||
+	if len(work.Parts) != 1 || work.Parts[0].Launch == nil || work.Parts[0].Kernel == nil ||
+		work.Parts[0].Kernel.Name != "inc" || work.Parts[0].Module != m ||
 		word(work.Parts[0].Launch.Params) != at || work.Opaque != "" {
 		t.Fatalf("%+v", work)
 	}
@@ -857,14 +832,16 @@ func TestAsk(t *testing.T) {
 	}
 	p.send("fill %d 7 16", at+16)
 	work = next(t, "the memset", w.work)
-	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 || work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
+	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 ||
+		work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
 	p.answer()
 	p.send("glaunch 1")
 	work = next(t, "the graph", w.work)
-	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 || work.Parts[1].Module != m {
+	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 ||
+		work.Parts[1].Module != m {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
@@ -1033,9 +1010,9 @@ type willing struct{ *watched }
 func (willing) Work(w *process.Work) { w.Go() }
 func (willing) Module(*tap.Module)   {}
 
-// BenchmarkLaunch says what a launch costs the program on a driver that does nothing: ns/launch is the best round, mean-ns the mean. At
-// full speed a recorded program is soon as fast as its recorder; with 2 µs between launches, about what a GPU takes, it should not
-// notice it.
+// BenchmarkLaunch says what a launch costs the program on a driver that does nothing: ns/launch is the best round,
+// mean-ns the mean. At full speed a recorded program is soon as fast as its recorder; with 2 µs between launches, about
+// what a GPU takes, it should not notice it.
 func BenchmarkLaunch(b *testing.B) {
 	dir := build(b)
 	shim := "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so")
@@ -1120,17 +1097,11 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything asking.
+// TestPrograms runs the C programs of the driver API, which check their own results, recorded, and held with everything
+// asking.
 func TestPrograms(t *testing.T) {
-	dir := build(t)
-	sources, err := filepath.Glob(filepath.Join("..", "..", "test", "programs", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no programs", err)
-	}
-	stub := filepath.Join(dir, "stub")
 	env := gpu(t)
-	for _, src := range sources {
-		name := strings.TrimSuffix(filepath.Base(src), ".c")
+	for _, name := range rig.Programs(t) {
 		var args []string
 		switch name {
 		case "gone", "checkpoint", "starved":
@@ -1139,10 +1110,7 @@ func TestPrograms(t *testing.T) {
 			args = []string{"40"}
 		}
 		t.Run(name, func(t *testing.T) {
-			exe := filepath.Join(t.TempDir(), name)
-			if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-o", exe, src, "-L"+stub, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			exe := rig.Program(t, name)
 			run := func(more string) {
 				t.Helper()
 				cmd := exec.CommandContext(t.Context(), exe, args...)
@@ -1159,7 +1127,8 @@ func TestPrograms(t *testing.T) {
 			run("HOLDFAST_TRACE=" + r.socket)
 			list, _ := r.finish()
 			for _, q := range list {
-				if q.Err != nil || q.Launches != q.Counted.Launches || q.Graphs != q.Counted.Graphs || q.Copies > q.Counted.Copies || q.Copies+q.Others < q.Counted.Copies {
+				if q.Err != nil || q.Launches != q.Counted.Launches || q.Graphs != q.Counted.Graphs ||
+					q.Copies > q.Counted.Copies || q.Copies+q.Others < q.Counted.Copies {
 					t.Errorf("recorded %+v", q)
 				}
 			}

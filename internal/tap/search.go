@@ -18,7 +18,8 @@ const (
 	cacheEntries = 1 << 20 // files that are looked at
 )
 
-// Caches lists the directories in which Triton, alone or under torch.compile, keeps what it has made for a program with this environment.
+// Caches lists the directories in which Triton, alone or under torch.compile, keeps what it has made for a program with
+// this environment.
 func Caches(env []string) []string {
 	value := func(key string) string {
 		for _, kv := range env {
@@ -48,8 +49,8 @@ func Caches(env []string) []string {
 	return dirs
 }
 
-// Search looks in dirs for cubins of these digests and sizes and returns the PTX beside each that it finds. What cannot be read is as if it
-// were not there.
+// Search looks in dirs for cubins of these digests and sizes and returns the PTX beside each that it finds. What cannot
+// be read is as if it were not there.
 func Search(dirs []string, want map[trace.Digest]uint64) map[trace.Digest][]byte {
 	found := map[trace.Digest][]byte{}
 	sizes := map[int64]bool{}
@@ -69,7 +70,8 @@ func Search(dirs []string, want map[trace.Digest]uint64) map[trace.Digest][]byte
 				return nil // of this directory nothing, of the others all
 			}
 			if e.IsDir() {
-				if rel, err := filepath.Rel(dir, path); err == nil && strings.Count(rel, string(filepath.Separator)) >= cacheDepth {
+				if rel, err := filepath.Rel(dir, path); err == nil &&
+					strings.Count(rel, string(filepath.Separator)) >= cacheDepth {
 					return filepath.SkipDir
 				}
 				return nil

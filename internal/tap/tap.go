@@ -1,7 +1,8 @@
-// Package tap reads what programs tell through their tap (package wire): records (package trace) of their memory, code and work.
-// Code comes in pieces there; here it comes as a [Module] with the PTX that is in it.
+// Package tap reads what programs tell through their tap (package wire): records (package trace) of their memory, code
+// and work. Code comes in pieces there; here it comes as a [Module] with the PTX that is in it.
 //
-// What is read is outside input: a program that breaks the rules is an error, never a panic, and what is kept of it is limited.
+// What is read is outside input: a program that breaks the rules is an error, never a panic, and what is kept of it is
+// limited.
 //
 // The package must not import what uses it: process (which asks) and recorder (which writes files).
 package tap
@@ -68,7 +69,8 @@ func (r *Reader) Waits() (n uint64, total time.Duration) { return r.ring.Waits()
 // Answer lets the work with this cell go on.
 func (r *Reader) Answer(cell uint32) { r.ring.Answer(cell) }
 
-// Wait returns when there is something to read, at the latest after limit; it sleeps only after looking for as long as spin.
+// Wait returns when there is something to read, at the latest after limit; it sleeps only after looking for as long as
+// spin.
 func (r *Reader) Wait(spin, limit time.Duration) { r.ring.Wait(spin, limit) }
 
 // Wake ends a Wait.
@@ -123,8 +125,10 @@ func (a *assembly) record(rec trace.Record, raw []byte, h Handler) error {
 		}
 		a.module, a.code = rec, nil
 	case *trace.Code:
-		if a.module == nil || rec.Module != a.module.ID || rec.Offset != uint64(len(a.code)) || rec.Offset+uint64(len(rec.Bytes)) > a.module.Code {
-			return fmt.Errorf("%w: %d bytes of code of module %d at %d", ErrBroken, len(rec.Bytes), rec.Module, rec.Offset)
+		if a.module == nil || rec.Module != a.module.ID || rec.Offset != uint64(len(a.code)) ||
+			rec.Offset+uint64(len(rec.Bytes)) > a.module.Code {
+			return fmt.Errorf("%w: %d bytes of code of module %d at %d", ErrBroken, len(rec.Bytes), rec.Module,
+				rec.Offset)
 		}
 		a.code = append(a.code, rec.Bytes...)
 	default:
@@ -140,7 +144,8 @@ func (a *assembly) record(rec trace.Record, raw []byte, h Handler) error {
 
 // open finds the PTX in code.
 func open(t *trace.Module, code []byte) *Module {
-	m := &Module{Image: trace.Image{Flags: t.Flags, ID: t.ID, Handle: t.Handle, Bytes: t.Bytes, Kind: t.Kind, Call: t.Call}}
+	m := &Module{Image: trace.Image{Flags: t.Flags, ID: t.ID, Handle: t.Handle, Bytes: t.Bytes,
+		Kind: t.Kind, Call: t.Call}}
 	if len(code) == 0 {
 		m.Digest = t.Digest
 		return m

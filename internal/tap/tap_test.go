@@ -67,7 +67,8 @@ func TestModules(t *testing.T) {
 		bad   bool
 	}{
 		{name: "text", m: trace.Module{Kind: trace.CodePTX}, code: text, texts: []string{text}, archs: []uint32{90}},
-		{name: "fat binary", m: trace.Module{Kind: trace.CodeFatbin}, code: string(fat), texts: []string{text, ".version 8.1\n"}, archs: []uint32{80, 80}},
+		{name: "fat binary", m: trace.Module{Kind: trace.CodeFatbin}, code: string(fat),
+			texts: []string{text, ".version 8.1\n"}, archs: []uint32{80, 80}},
 		{name: "large cubin", m: trace.Module{Kind: trace.CodeCubin, Flags: trace.Outline}, code: cubin},
 		{name: "outline", m: trace.Module{Kind: trace.CodeFatbin, Flags: trace.Outline}, code: string(fat[:50])},
 		{name: "broken", m: trace.Module{Kind: trace.CodeFatbin}, code: string(fat[:50]), bad: true},
@@ -81,7 +82,8 @@ func TestModules(t *testing.T) {
 		}
 		for at := 0; at < len(c.code); at += 20 {
 			// Other records may come between the pieces.
-			for _, rec := range []trace.Record{&trace.Free{Addr: 1}, &trace.Code{Module: 7, Offset: uint64(at), Bytes: []byte(c.code[at:min(at+20, len(c.code))])}} {
+			for _, rec := range []trace.Record{&trace.Free{Addr: 1},
+				&trace.Code{Module: 7, Offset: uint64(at), Bytes: []byte(c.code[at:min(at+20, len(c.code))])}} {
 				if err := a.record(rec, nil, k); err != nil {
 					t.Fatal(c.name, err)
 				}
@@ -132,7 +134,8 @@ func TestHostile(t *testing.T) {
 }
 
 func TestTarget(t *testing.T) {
-	for in, want := range map[string]uint32{text: 90, ".target sm_100\n": 100, ".target texmode_independent\nsm_70": 0, "": 0, ".target sm_": 0, ".target sm_99999999999": 9999} {
+	for in, want := range map[string]uint32{text: 90, ".target sm_100\n": 100, ".target texmode_independent\nsm_70": 0,
+		"": 0, ".target sm_": 0, ".target sm_99999999999": 9999} {
 		if got := Target([]byte(in)); got != want {
 			t.Errorf("%q: %d, want %d", in, got, want)
 		}
@@ -172,7 +175,8 @@ func TestSearch(t *testing.T) {
 // A stream of records, whatever it holds, is read or refused.
 func FuzzRecords(f *testing.F) {
 	var seed []byte
-	for _, r := range []trace.Record{&trace.Module{ID: 1, Code: uint64(len(text)), Kind: trace.CodePTX}, &trace.Code{Module: 1, Bytes: []byte(text)},
+	for _, r := range []trace.Record{&trace.Module{ID: 1, Code: uint64(len(text)), Kind: trace.CodePTX},
+		&trace.Code{Module: 1, Bytes: []byte(text)},
 		&trace.Kernel{ID: 1, Module: 1, Name: "k"}, &trace.Launch{Kernel: 1, Params: []byte{1}}} {
 		var err error
 		if seed, err = trace.Append(seed, r); err != nil {

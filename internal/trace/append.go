@@ -18,7 +18,8 @@ func Append(b []byte, r Record) ([]byte, error) {
 		fixed = rawLaunch{r.Kernel, r.Thread, r.Cell, r.Shared, r.Grid, r.Block, r.Cluster, n(len(tail)), r.Stream}
 	case *Copy:
 		flags = r.Flags
-		fixed = rawCopy{r.Call, r.Thread, r.Cell, 0, r.Stream, r.Dst, r.DstPitch, r.DstSlice, r.Src, r.SrcPitch, r.SrcSlice, r.Width, r.Height, r.Depth}
+		fixed = rawCopy{r.Call, r.Thread, r.Cell, 0, r.Stream, r.Dst, r.DstPitch, r.DstSlice, r.Src, r.SrcPitch,
+			r.SrcSlice, r.Width, r.Height, r.Depth}
 	case *Module:
 		flags, fixed = r.Flags, rawModule{r.ID, r.Handle, r.Bytes, r.Code, r.Kind, r.Call, r.Digest}
 	case *Code:
@@ -57,7 +58,8 @@ func Append(b []byte, r Record) ([]byte, error) {
 		for _, a := range r.Args {
 			args = append(append(args, a...), 0)
 		}
-		fixed = rawProgram{r.Start, r.PID, r.PPID, r.GPU, r.Driver, n(len(r.Name)), n(len(r.Exe)), n(len(args)), n(len(r.Devices))}
+		fixed = rawProgram{r.Start, r.PID, r.PPID, r.GPU, r.Driver, n(len(r.Name)), n(len(r.Exe)), n(len(args)),
+			n(len(r.Devices))}
 		tail = append(append(append(tail, r.Name...), r.Exe...), args...)
 		for _, d := range r.Devices {
 			tail = append(tail, d[:]...)

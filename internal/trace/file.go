@@ -13,7 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ErrEndedEarly says that a trace was not finished: whoever recorded it was killed or ran out of space. What came before is good.
+// ErrEndedEarly says that a trace was not finished: whoever recorded it was killed or ran out of space. What came
+// before is good.
 var ErrEndedEarly = errors.New("the trace ended early")
 
 // The file: 16 bytes (magic, version, zero), then blocks.
@@ -31,8 +32,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Writer appends a trace to a stream. Records of one process stay in their order; those of different processes may change places
-// within a block's worth. It is not for several goroutines at once.
+// A Writer appends a trace to a stream. Records of one process stay in their order; those of different processes may
+// change places within a block's worth. It is not for several goroutines at once.
 type Writer struct {
 	w     io.Writer
 	enc   *zstd.Encoder
@@ -227,8 +228,8 @@ func (t *Reader) Process() uint32 { return t.process }
 // Began is about when the last record was made: when its block was begun.
 func (t *Reader) Began() time.Time { return t.began }
 
-// Next returns the next record. At the end it is io.EOF, or ErrEndedEarly when the trace was not finished; other errors name the block.
-// What it returned is good for ever.
+// Next returns the next record. At the end it is io.EOF, or ErrEndedEarly when the trace was not finished; other errors
+// name the block. What it returned is good for ever.
 func (t *Reader) Next() (Record, error) {
 	if t.err != nil {
 		return nil, t.err

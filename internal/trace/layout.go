@@ -66,9 +66,9 @@ const (
 	Clean        uint16 = 1 << 3 // Exit: the program ended by itself
 )
 
-// A record begins with a header: u32 size (of the record, header included, a multiple of 8), u16 type, u16 flags. These are the
-// fixed parts that follow it; what comes behind them is said at the field that counts it. Fields are ordered such that C puts
-// them at the same places.
+// A record begins with a header: u32 size (of the record, header included, a multiple of 8), u16 type, u16 flags. These
+// are the fixed parts that follow it; what comes behind them is said at the field that counts it. Fields are ordered
+// such that C puts them at the same places.
 type (
 	rawModule struct {
 		ID     uint64
@@ -221,17 +221,20 @@ type (
 )
 
 func layouts() []any {
-	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{}, rawCopy{}, rawGraph{},
-		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{}, rawProgram{}, rawText{}, rawImage{}, rawFound{},
+	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{},
+		rawCopy{}, rawGraph{},
+		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{},
+		rawProgram{}, rawText{}, rawImage{}, rawFound{},
 		rawExit{}, rawEnd{}}
 }
 
 // typeNames are what Type.String says.
 var typeNames = []string{
-	TypeModule: "module", TypeCode: "code", TypeUnload: "unload", TypeKernel: "kernel", TypeAlloc: "alloc", TypeFree: "free",
-	TypeLaunch: "launch", TypeCopy: "copy", TypeGraph: "graph", TypeGraphEnd: "graph end", TypeGraphLaunch: "graph launch",
-	TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed", TypeReady: "ready", TypeGraphVersion: "graph version", TypeProgram: "program", TypeText: "text",
-	TypeImage: "image", TypeFound: "found", TypeExit: "exit", TypeEnd: "end",
+	TypeModule: "module", TypeCode: "code", TypeUnload: "unload", TypeKernel: "kernel", TypeAlloc: "alloc",
+	TypeFree: "free", TypeLaunch: "launch", TypeCopy: "copy", TypeGraph: "graph", TypeGraphEnd: "graph end",
+	TypeGraphLaunch: "graph launch", TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed",
+	TypeReady: "ready", TypeGraphVersion: "graph version", TypeProgram: "program", TypeText: "text", TypeImage: "image",
+	TypeFound: "found", TypeExit: "exit", TypeEnd: "end",
 }
 
 // String is the record's name, as in "launch".
@@ -259,15 +262,18 @@ func CHeader() []byte {
 	for _, f := range []struct {
 		name string
 		bit  uint16
-	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams}, {"PROGRAMMATIC", Programmatic},
-		{"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost}, {"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout},
+	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams},
+		{"PROGRAMMATIC", Programmatic},
+		{"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost}, {"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray},
+		{"NOLAYOUT", NoLayout},
 		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {
 		name string
 		kind uint32
-	}{{"LINEAR", MemLinear}, {"ASYNC", MemAsync}, {"MAPPED", MemMapped}, {"MANAGED", MemManaged}, {"HOST", MemHost}, {"GLOBAL", MemGlobal}} {
+	}{{"LINEAR", MemLinear}, {"ASYNC", MemAsync}, {"MAPPED", MemMapped}, {"MANAGED", MemManaged}, {"HOST", MemHost},
+		{"GLOBAL", MemGlobal}} {
 		p("#define HF_MEM_%s %du\n", k.name, k.kind)
 	}
 	for _, l := range layouts() {

@@ -42,7 +42,8 @@ const (
 	MemGlobal  uint32 = 6 // a variable of a module that the program asked for
 )
 
-// A Module is code that was loaded, as the program tells it; Code bytes of CODE follow. In files there is an Image instead.
+// A Module is code that was loaded, as the program tells it; Code bytes of CODE follow. In files there is an Image
+// instead.
 type Module struct {
 	Flags  uint16
 	ID     uint64 // counts up, never used twice in a process
@@ -67,7 +68,8 @@ type Unload struct{ Module uint64 }
 // A Param is where a kernel's parameter lies in its parameter bytes.
 type Param struct{ Offset, Size uint32 }
 
-// A Kernel is told before it is launched first. The same ID may be told again with another meaning when a handle is reused.
+// A Kernel is told before it is launched first. The same ID may be told again with another meaning when a handle is
+// reused.
 type Kernel struct {
 	Flags  uint16
 	ID     uint32
@@ -107,8 +109,8 @@ type Launch struct {
 	Params  []byte
 }
 
-// A Copy is a copy or (Set) a memset of Width bytes × Height rows × Depth slices. Pitches count bytes from row to row and from
-// slice to slice.
+// A Copy is a copy or (Set) a memset of Width bytes × Height rows × Depth slices. Pitches count bytes from row to row
+// and from slice to slice.
 type Copy struct {
 	Flags    uint16
 	Call     uint32
@@ -126,8 +128,8 @@ type Copy struct {
 	Depth    uint64
 }
 
-// Graph begins what an executable graph consists of: Node records of it follow, then a GraphEnd. In old traces the same ID comes again when
-// the graph was updated.
+// Graph begins what an executable graph consists of: Node records of it follow, then a GraphEnd. In old traces the same
+// ID comes again when the graph was updated.
 type Graph struct {
 	Flags  uint16
 	ID     uint32
@@ -135,8 +137,8 @@ type Graph struct {
 	Handle uint64
 }
 
-// GraphVersion begins what an executable graph consists of after changes: what Base does, but for the Node records that follow, which take
-// the places that their Thread says. A GraphEnd ends it. It is incomplete if Base is.
+// GraphVersion begins what an executable graph consists of after changes: what Base does, but for the Node records that
+// follow, which take the places that their Thread says. A GraphEnd ends it. It is incomplete if Base is.
 type GraphVersion struct {
 	Flags  uint16
 	ID     uint32
@@ -190,8 +192,8 @@ type Program struct {
 	Devices [][16]byte
 }
 
-// Text is a piece of code that is content-addressed: PTX. All pieces of a text come in order, before the first Image or Found that
-// names it, once in a file.
+// Text is a piece of code that is content-addressed: PTX. All pieces of a text come in order, before the first Image or
+// Found that names it, once in a file.
 type Text struct {
 	Digest Digest // of the whole
 	Total  uint64
@@ -335,7 +337,8 @@ func Decode(b []byte) (Record, error) {
 func (s *body) record(t Type, flags uint16) Record {
 	switch t {
 	case TypeLaunch:
-		r := &Launch{Flags: flags, Kernel: s.u32(), Thread: s.u32(), Cell: s.u32(), Shared: s.u32(), Grid: s.dim(), Block: s.dim(), Cluster: s.dim()}
+		r := &Launch{Flags: flags, Kernel: s.u32(), Thread: s.u32(), Cell: s.u32(), Shared: s.u32(), Grid: s.dim(),
+			Block: s.dim(), Cluster: s.dim()}
 		n := s.u32()
 		r.Stream = s.u64()
 		r.Params = s.take(uint64(n))
@@ -349,7 +352,8 @@ func (s *body) record(t Type, flags uint16) Record {
 		r.Width, r.Height, r.Depth = s.u64(), s.u64(), s.u64()
 		return r
 	case TypeModule:
-		return &Module{Flags: flags, ID: s.u64(), Handle: s.u64(), Bytes: s.u64(), Code: s.u64(), Kind: s.u32(), Call: s.u32(), Digest: s.digest()}
+		return &Module{Flags: flags, ID: s.u64(), Handle: s.u64(), Bytes: s.u64(), Code: s.u64(), Kind: s.u32(),
+			Call: s.u32(), Digest: s.digest()}
 	case TypeCode:
 		r := &Code{Module: s.u64(), Offset: s.u64()}
 		n := s.u32()
@@ -431,7 +435,8 @@ func (s *body) record(t Type, flags uint16) Record {
 		r.Bytes = s.take(uint64(n))
 		return r
 	case TypeImage:
-		r := &Image{Flags: flags, ID: s.u64(), Handle: s.u64(), Bytes: s.u64(), Kind: s.u32(), Call: s.u32(), Digest: s.digest()}
+		r := &Image{Flags: flags, ID: s.u64(), Handle: s.u64(), Bytes: s.u64(), Kind: s.u32(), Call: s.u32(),
+			Digest: s.digest()}
 		n := s.u32()
 		s.u32()
 		for i := uint32(0); i < n && !s.bad && i < MaxTexts; i++ {
@@ -448,7 +453,8 @@ func (s *body) record(t Type, flags uint16) Record {
 		s.u32()
 		return r
 	case TypeExit:
-		return &Exit{Flags: flags, Launches: s.u64(), Graphs: s.u64(), Copies: s.u64(), Waits: s.u64(), Waited: time.Duration(s.u64())}
+		return &Exit{Flags: flags, Launches: s.u64(), Graphs: s.u64(), Copies: s.u64(), Waits: s.u64(),
+			Waited: time.Duration(s.u64())}
 	case TypeEnd:
 		s.u64()
 		return &End{}

@@ -19,9 +19,11 @@ func some() []Record {
 	d := func(b byte) Digest { return Digest{b, 31: 1} }
 	dim := func(n uint32) [3]uint32 { return [3]uint32{n, n + 1, n + 2} }
 	return []Record{
-		&Program{Start: 1, PID: 2, PPID: 3, GPU: 1, Driver: 13000, Name: "train", Exe: "/usr/bin/python3", Args: []string{"python3", "", "x y"}, Devices: [][16]byte{{1}, {2}}},
+		&Program{Start: 1, PID: 2, PPID: 3, GPU: 1, Driver: 13000, Name: "train", Exe: "/usr/bin/python3",
+			Args: []string{"python3", "", "x y"}, Devices: [][16]byte{{1}, {2}}},
 		&Text{Digest: d(1), Total: 5, Offset: 2, Bytes: []byte("abc")},
-		&Image{Flags: Outline, ID: 1, Handle: 2, Bytes: 3, Kind: CodeFatbin, Call: 5, Digest: d(2), Texts: []TextRef{{80, d(3)}, {90, d(4)}}},
+		&Image{Flags: Outline, ID: 1, Handle: 2, Bytes: 3, Kind: CodeFatbin, Call: 5, Digest: d(2),
+			Texts: []TextRef{{80, d(3)}, {90, d(4)}}},
 		&Found{Image: d(5), TextRef: TextRef{90, d(6)}},
 		&Module{ID: 1, Handle: 2, Bytes: 3, Code: 4, Kind: CodePTX, Call: 6, Digest: d(7)},
 		&Code{Module: 1, Offset: 2, Bytes: []byte("12345678")},
@@ -29,8 +31,10 @@ func some() []Record {
 		&Alloc{Addr: 1, Bytes: 2, Block: 3, Offset: 4, Kind: MemMapped, Device: 6},
 		&Free{Addr: 1, Bytes: 2},
 		&Graph{Flags: Incomplete, ID: 1, Nodes: 2, Handle: 3},
-		&Launch{Flags: Node, Kernel: 1, Thread: 2, Cell: 3, Shared: 4, Grid: dim(5), Block: dim(8), Cluster: dim(11), Stream: 14, Params: []byte{1, 2, 3}},
-		&Copy{Flags: Set, Call: 1, Thread: 2, Cell: 3, Stream: 5, Dst: 6, DstPitch: 7, DstSlice: 8, Src: 9, SrcPitch: 10, SrcSlice: 11, Width: 12, Height: 13, Depth: 14},
+		&Launch{Flags: Node, Kernel: 1, Thread: 2, Cell: 3, Shared: 4, Grid: dim(5), Block: dim(8), Cluster: dim(11),
+			Stream: 14, Params: []byte{1, 2, 3}},
+		&Copy{Flags: Set, Call: 1, Thread: 2, Cell: 3, Stream: 5, Dst: 6, DstPitch: 7, DstSlice: 8, Src: 9,
+			SrcPitch: 10, SrcSlice: 11, Width: 12, Height: 13, Depth: 14},
 		&Other{Flags: Asks, Call: 1, Thread: 2, Cell: 3, Stream: 4},
 		&GraphEnd{ID: 1},
 		&GraphVersion{Flags: Incomplete, ID: 2, Base: 1, Handle: 3},
@@ -452,7 +456,8 @@ func BenchmarkWriter(b *testing.B) {
 		for at := 0; at < 64; at += 8 {
 			binary.LittleEndian.PutUint64(p[at:], 0x7f0000000000+rng.Uint64N(1<<12)<<9)
 		}
-		rec, err := Append(nil, &Launch{Kernel: uint32(i % 50), Thread: 7, Grid: [3]uint32{8, 1, 1}, Block: [3]uint32{128, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: p})
+		rec, err := Append(nil, &Launch{Kernel: uint32(i % 50), Thread: 7, Grid: [3]uint32{8, 1, 1},
+			Block: [3]uint32{128, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: p})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -101,7 +101,8 @@ static inline int hf_open(const uint8_t *buf, size_t len, struct hf_in *i, uint3
 				arg, stream = "", "in"
 			}
 			if dir == "put" {
-				p("static inline size_t hf_put_%s(uint8_t *buf, size_t cap, uint64_t seq, %sstruct hf_msg_%s *m)\n{\n", name, arg, name)
+				p("static inline size_t hf_put_%s(uint8_t *buf, size_t cap, uint64_t seq, %sstruct hf_msg_%s *m)\n{\n",
+					name, arg, name)
 				p("\tstruct hf_out s = hf_begin(buf, cap, HF_TYPE_%s, seq);\n", strings.ToUpper(t.Name()))
 			} else {
 				p("static inline int hf_get_%s(struct hf_%s *body, struct hf_msg_%s *m)\n{\n", name, stream, name)
@@ -166,38 +167,57 @@ type constant struct{ name, value string }
 func constants() []constant {
 	n := func(name string, v uint32) constant { return constant{name, fmt.Sprintf("%du", v)} }
 	cs := []constant{
-		n("HF_VERSION", Version), n("HF_MAX_PACKET", MaxPacket), n("HF_HEADER_SIZE", HeaderSize), n("HF_MAX_FDS", MaxFDs),
-		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_RUN_OFFSET", fmt.Sprint(RunOffset)}, {"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis), n("HF_ROOM_MS", RoomMillis), n("HF_SHARE_MS", ShareMillis),
+		n("HF_VERSION", Version), n("HF_MAX_PACKET", MaxPacket), n("HF_HEADER_SIZE", HeaderSize),
+		n("HF_MAX_FDS", MaxFDs),
+		{"HF_SIGNAL_OFFSET", fmt.Sprint(SignalOffset)}, {"HF_RUN_OFFSET", fmt.Sprint(RunOffset)},
+		{"HF_CONTROL_COMM", fmt.Sprintf("%q", ControlComm)}, n("HF_RECONNECT_MS", ReconnectMillis),
+		n("HF_ROOM_MS", RoomMillis), n("HF_SHARE_MS", ShareMillis),
 	}
 	for _, m := range messages() {
 		cs = append(cs, n("HF_TYPE_"+m.Type().String(), uint32(m.Type())))
 	}
 	return append(cs,
-		n("HF_HELLO_RESUME", HelloResume), n("HF_HELLO_READOPT", HelloReadopt), n("HF_HELLO_TRACE", HelloTrace), n("HF_HELLO_CALM", HelloCalm),
-		n("HF_HELLO_PARK", HelloPark), n("HF_HELLO_FROZEN", HelloFrozen), n("HF_LEASE_SHUT", LeaseShut), n("HF_FAILED_PARK", FailedPark),
+		n("HF_HELLO_RESUME", HelloResume), n("HF_HELLO_READOPT", HelloReadopt), n("HF_HELLO_TRACE", HelloTrace),
+		n("HF_HELLO_CALM", HelloCalm),
+		n("HF_HELLO_PARK", HelloPark), n("HF_HELLO_FROZEN", HelloFrozen), n("HF_LEASE_SHUT", LeaseShut),
+		n("HF_FAILED_PARK", FailedPark),
 		n("HF_FAILED_OPEN", FailedOpen), n("HF_WELCOME_MOVE", WelcomeMove),
-		n("HF_TAP_RECORD", TapRecord), n("HF_TAP_NO_CODE", TapNoCode), n("HF_ASK_WRITES", AskWrites), n("HF_ASK_READS", AskReads), n("HF_ASK_HOLD", AskHold),
+		n("HF_TAP_RECORD", TapRecord), n("HF_TAP_NO_CODE", TapNoCode), n("HF_ASK_WRITES", AskWrites),
+		n("HF_ASK_READS", AskReads), n("HF_ASK_HOLD", AskHold),
 		n("HF_GPU_NATIVE", GPUNative), n("HF_GPU_SOFT", GPUSoft),
-		n("HF_KIND_LINEAR", KindLinear), n("HF_KIND_SLAB", KindSlab), n("HF_KIND_POOL", KindPool), n("HF_KIND_VMM", KindVMM), n("HF_KIND_MIRROR", KindMirror),
+		n("HF_KIND_LINEAR", KindLinear), n("HF_KIND_SLAB", KindSlab), n("HF_KIND_POOL", KindPool),
+		n("HF_KIND_VMM", KindVMM), n("HF_KIND_MIRROR", KindMirror),
 		n("HF_CAVEAT_MANAGED", CaveatManaged), n("HF_CAVEAT_IPC", CaveatIPC), n("HF_CAVEAT_EXPORTED", CaveatExported),
-		n("HF_CAVEAT_EXTERNAL", CaveatExternal), n("HF_CAVEAT_GRAPHICS", CaveatGraphics), n("HF_CAVEAT_MULTICAST", CaveatMulticast),
-		n("HF_CAVEAT_HOST_MEMORY", CaveatHostMemory), n("HF_CAVEAT_ARRAY", CaveatArray), n("HF_CAVEAT_GLOBALS", CaveatGlobals),
-		n("HF_CAVEAT_DRIVER_MEMORY", CaveatDriverMemory), n("HF_CAVEAT_GRAPH_MEMORY", CaveatGraphMemory), n("HF_CAVEAT_PEER", CaveatPeer),
+		n("HF_CAVEAT_EXTERNAL", CaveatExternal), n("HF_CAVEAT_GRAPHICS", CaveatGraphics),
+		n("HF_CAVEAT_MULTICAST", CaveatMulticast),
+		n("HF_CAVEAT_HOST_MEMORY", CaveatHostMemory), n("HF_CAVEAT_ARRAY", CaveatArray),
+		n("HF_CAVEAT_GLOBALS", CaveatGlobals),
+		n("HF_CAVEAT_DRIVER_MEMORY", CaveatDriverMemory), n("HF_CAVEAT_GRAPH_MEMORY", CaveatGraphMemory),
+		n("HF_CAVEAT_PEER", CaveatPeer),
 		n("HF_CAVEAT_GREEN", CaveatGreen),
 		n("HF_CAVEAT_BLOCKS_FULL", CaveatBlocksFull), n("HF_CAVEAT_BLOCKS_GPU_ONLY", CaveatBlocksGPUOnly),
-		n("HF_MODULE_UNKNOWN", ModuleUnknown), n("HF_MODULE_PTX", ModulePTX), n("HF_MODULE_CUBIN", ModuleCubin), n("HF_MODULE_FATBIN", ModuleFatbin),
-		n("HF_FAILED_STATE", FailedState), n("HF_FAILED_INSIDE", FailedInside), n("HF_FAILED_CAPTURE", FailedCapture), n("HF_FAILED_SYNC", FailedSync),
-		n("HF_FAILED_UNMAP", FailedUnmap), n("HF_FAILED_MAP", FailedMap), n("HF_FAILED_PROTOCOL", FailedProtocol), n("HF_FAILED_RELEASE", FailedRelease),
+		n("HF_MODULE_UNKNOWN", ModuleUnknown), n("HF_MODULE_PTX", ModulePTX), n("HF_MODULE_CUBIN", ModuleCubin),
+		n("HF_MODULE_FATBIN", ModuleFatbin),
+		n("HF_FAILED_STATE", FailedState), n("HF_FAILED_INSIDE", FailedInside), n("HF_FAILED_CAPTURE", FailedCapture),
+		n("HF_FAILED_SYNC", FailedSync),
+		n("HF_FAILED_UNMAP", FailedUnmap), n("HF_FAILED_MAP", FailedMap), n("HF_FAILED_PROTOCOL", FailedProtocol),
+		n("HF_FAILED_RELEASE", FailedRelease),
 		n("HF_FAILED_BLOCKED", FailedBlocked), n("HF_FAILED_GLOBALS", FailedGlobals), n("HF_THAW_GLOBALS", ThawGlobals),
-		n("HF_PAGE_MAGIC", PageMagic), n("HF_PAGE_SIZE", PageSize), n("HF_PAGE_SLOTS", PageSlots), n("HF_SLOT_SIZE", SlotSize), n("HF_MAX_SLOTS", MaxSlots),
+		n("HF_PAGE_MAGIC", PageMagic), n("HF_PAGE_SIZE", PageSize), n("HF_PAGE_SLOTS", PageSlots),
+		n("HF_SLOT_SIZE", SlotSize), n("HF_MAX_SLOTS", MaxSlots),
 		n("HF_GATE_OPEN", GateOpen), n("HF_GATE_CLOSED", GateClosed), n("HF_GATE_WATCHED", GateWatched),
-		n("HF_TAP_MAGIC", TapMagic), n("HF_TAP_SIZE", TapSize), n("HF_TAP_CELLS", tapCells), n("HF_TAP_NCELLS", TapCells),
-		n("HF_TAP_RING", tapRing), n("HF_TAP_RING_SIZE", TapRing), n("HF_TAP_HEAD", tapHead), n("HF_TAP_WAITS", tapWaits), n("HF_TAP_WAIT_NANOS", tapWaitNanos),
-		n("HF_TAP_TAIL", tapTail), n("HF_TAP_READER", tapReader), n("HF_TAP_WRITER", tapWriter), n("HF_TAP_STOP", tapStop),
+		n("HF_TAP_MAGIC", TapMagic), n("HF_TAP_SIZE", TapSize), n("HF_TAP_CELLS", tapCells),
+		n("HF_TAP_NCELLS", TapCells),
+		n("HF_TAP_RING", tapRing), n("HF_TAP_RING_SIZE", TapRing), n("HF_TAP_HEAD", tapHead),
+		n("HF_TAP_WAITS", tapWaits), n("HF_TAP_WAIT_NANOS", tapWaitNanos),
+		n("HF_TAP_TAIL", tapTail), n("HF_TAP_READER", tapReader), n("HF_TAP_WRITER", tapWriter),
+		n("HF_TAP_STOP", tapStop),
 		n("HF_CELL_IDLE", cellIdle), n("HF_CELL_ASKS", cellAsks), n("HF_CELL_SLEEPS", cellSleeps),
-		n("HF_OFF_GATE", offGate), n("HF_OFF_SLOTS", offSlots), n("HF_OFF_BYTES", offBytes), n("HF_OFF_ALLOCS", offAllocs),
+		n("HF_OFF_GATE", offGate), n("HF_OFF_SLOTS", offSlots), n("HF_OFF_BYTES", offBytes),
+		n("HF_OFF_ALLOCS", offAllocs),
 		n("HF_OFF_REFUSED", offRefused), n("HF_OFF_WAITING", offWaiting),
-		n("HF_SLOT_INSIDE", slotInside), n("HF_SLOT_CALL", slotCall), n("HF_SLOT_LAUNCHES", slotLaunches), n("HF_SLOT_GRAPHS", slotGraphs),
+		n("HF_SLOT_INSIDE", slotInside), n("HF_SLOT_CALL", slotCall), n("HF_SLOT_LAUNCHES", slotLaunches),
+		n("HF_SLOT_GRAPHS", slotGraphs),
 		n("HF_SLOT_COPIES", slotCopies), n("HF_SLOT_TID", slotTID),
 	)
 }

@@ -130,7 +130,8 @@ func Decode(p []byte) (seq uint64, m Message, err error) {
 			}
 			n := int(binary.LittleEndian.Uint16(b))
 			if n > maxOf(sf) {
-				return 0, nil, fmt.Errorf("%w: %v: %s has %d elements, limit %d", ErrMalformed, t, sf.Name, n, maxOf(sf))
+				return 0, nil, fmt.Errorf("%w: %v: %s has %d elements, limit %d", ErrMalformed, t, sf.Name, n,
+					maxOf(sf))
 			}
 			if sf.Type.Kind() == reflect.String {
 				if b = take(n); b == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Layout of the shared page, a memfd that the program makes and the daemon maps read-only. Offsets in bytes; fields are
-// naturally aligned and written by the program only. Threads count in slots of their own (no atomics on the launch path);
-// what ended threads counted is folded into slot 0.
+// naturally aligned and written by the program only. Threads count in slots of their own (no atomics on the launch
+// path); what ended threads counted is folded into slot 0.
 const (
 	PageMagic  uint32 = 0x31504648 // "HFP1"
 	PageSize          = 1 << 20

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layout of a tap: a memfd that its reader makes and the program maps too. The program writes records (see package trace) into
-// a ring; positions count bytes from the beginning and never wrap. One side writes a field, the other only reads it, but for
-// cells. Offsets in bytes; what different sides write stands in different cache lines.
+// Layout of a tap: a memfd that its reader makes and the program maps too. The program writes records (see package
+// trace) into a ring; positions count bytes from the beginning and never wrap. One side writes a field, the other only
+// reads it, but for cells. Offsets in bytes; what different sides write stands in different cache lines.
 const (
 	TapMagic     uint32 = 0x31544648 // "HFT1"
 	TapRing             = 4 << 20    // size of the ring
@@ -29,8 +29,8 @@ const (
 	tapCells            = 4096
 	tapRing             = tapCells + 4*TapCells
 
-	// A cell is what one thread waits on (futex). The thread takes it from idle to asks, and to sleeps when it has waited
-	// for a while; the answer takes it back to idle.
+	// A cell is what one thread waits on (futex). The thread takes it from idle to asks, and to sleeps when it has
+	// waited for a while; the answer takes it back to idle.
 	cellIdle   uint32 = 0
 	cellAsks   uint32 = 1
 	cellSleeps uint32 = 2
@@ -89,8 +89,8 @@ func (t *TapReader) Waits() (n uint64, total time.Duration) {
 	return atomic.LoadUint64(t.long(tapWaits)), time.Duration(atomic.LoadUint64(t.long(tapWaitNanos)))
 }
 
-// Pending returns a copy of what is written and not yet taken: the program could change the original under whoever decodes it. An
-// error says that the program does not keep to the rules.
+// Pending returns a copy of what is written and not yet taken: the program could change the original under whoever
+// decodes it. An error says that the program does not keep to the rules.
 func (t *TapReader) Pending() ([]byte, error) {
 	head, tail := atomic.LoadUint64(t.long(tapHead)), *t.long(tapTail)
 	n := head - tail

@@ -8,16 +8,17 @@
 //
 // little endian; body is the struct's fields in order without padding. Integers are fixed size, a string is a u16
 // length and that many bytes (no NUL), a slice is a u16 count and its elements. Limits stand in the `max` tags and are
-// checked at both ends. Trailing bytes, unknown types and out-of-range lengths are errors: both ends treat the peer as hostile.
+// checked at both ends. Trailing bytes, unknown types and out-of-range lengths are errors: both ends treat the peer as
+// hostile.
 //
-// seq: a command of the daemon carries a number of its choosing (> 0) and the program's reply carries the same; all other
-// messages carry 0.
+// seq: a command of the daemon carries a number of its choosing (> 0) and the program's reply carries the same; all
+// other messages carry 0.
 //
 // # Conversation
 //
 //	program                                   daemon
 //	HELLO + fd of the shared page      →
-//	                                   ←      WELCOME                     (or the socket closes: program runs on unheld)
+//	                                   ←      WELCOME                     (or the socket closes: it runs on unheld)
 //	ALLOC + fd, FREE, MAPPING, CAVEAT, MODULE, CONTEXT, at any time
 //	ADOPTED (first flush done)         →                                   after HELLO, READOPT too, RESUME not
 //	BYE                                →                                   the program ends by itself
@@ -27,7 +28,7 @@
 //	                                   ←      SHARED + fd                  (or without one: there is none)
 //	                                   ←      [CALM] FREEZE
 //	FROZEN | FAILED (gate open again)  →
-//	                                   ←      [LEASE]                      while frozen; DONE answers one with a number
+//	                                   ←      [LEASE]                      while frozen; DONE answers a numbered one
 //	                                   ←      THAW | RELEASE
 //	THAWED | RELEASED | FAILED         →
 //	                                   ←      PARK                         after RELEASED, once the driver is locked
@@ -35,14 +36,15 @@
 //	                                   ←      TAP + fd, ASK, UNTAP         at any time between ADOPTED and RELEASE
 //	DONE | FAILED                      →
 //
-// With HOLDFAST_TRACE in its environment a program speaks to a recorder on that socket instead: HELLO (TRACE) + fd, WELCOME,
-// TAP + fd, DONE, and nothing more until the socket closes.
+// With HOLDFAST_TRACE in its environment a program speaks to a recorder on that socket instead: HELLO (TRACE) + fd,
+// WELCOME, TAP + fd, DONE, and nothing more until the socket closes.
 //
-// After PARKED the program closes the socket: its end (io.EOF) says that the process has no descriptor and no mapping of
-// ours any more, and that all its threads stand still but the control thread and the driver's own. It does so too when
-// the daemon ends its side after RELEASED (the threads run on then), and a program without HelloPark right after RELEASED. Its
-// control thread (comm "holdfast") waits for SIGRTMAX-1, sent to that thread (its tid is in HELLO); woken, it lets the other
-// threads run, tries to connect for 10 s, then waits for the signal again. SIGRTMAX-3 only lets the other threads run. Then
+// After PARKED the program closes the socket: its end (io.EOF) says that the process has no descriptor and no mapping
+// of ours any more, and that all its threads stand still but the control thread and the driver's own. It does so too
+// when the daemon ends its side after RELEASED (the threads run on then), and a program without HelloPark right after
+// RELEASED. Its control thread (comm "holdfast") waits for SIGRTMAX-1, sent to that thread (its tid is in HELLO);
+// woken, it lets the other threads run, tries to connect for 10 s, then waits for the signal again. SIGRTMAX-3 only
+// lets the other threads run. Then
 //
 //	HELLO (RESUME) + fd                →
 //	                                   ←      WELCOME, MAP + fd …, MAPEND
@@ -50,8 +52,8 @@
 //	                                   ←      THAW
 //	THAWED                             →
 //
-// A FAILED with FailedMap may be followed by more MAP (of what is missing) and another MAPEND. The socket ending before MAPPED
-// puts the program back to waiting for the signal; what is mapped by then stays and is skipped the next time.
+// A FAILED with FailedMap may be followed by more MAP (of what is missing) and another MAPEND. The socket ending before
+// MAPPED puts the program back to waiting for the signal; what is mapped by then stays and is skipped the next time.
 //
 // A daemon that dies while the program is frozen (not released), or says nothing for longer than its LEASE: the
 // program opens its gate by itself, unless LEASE said to keep it shut; then it says so (HELLO with READOPT and
@@ -62,8 +64,9 @@
 // The package must not import any other package of this module.
 package wire
 
-// Version is the protocol version, in HELLO and WELCOME. A program in an image speaks the one that it was made with: a message that
-// only the program begins (SHARE), or that its HELLO asks for (CALM, PARK, LEASE), needs no new one. The others stay as they are.
+// Version is the protocol version, in HELLO and WELCOME. A program in an image speaks the one that it was made with: a
+// message that only the program begins (SHARE), or that its HELLO asks for (CALM, PARK, LEASE), needs no new one. The
+// others stay as they are.
 const Version = 5
 
 const (
@@ -81,7 +84,8 @@ const (
 	ControlComm = "holdfast"
 	// RoomMillis is how long, in milliseconds, an allocation that found no memory waits for ROOMMADE.
 	RoomMillis = 1000
-	// ShareMillis is how long, in milliseconds, the export of an allocation waits for SHARED, of one daemon or the next.
+	// ShareMillis is how long, in milliseconds, the export of an allocation waits for SHARED, of one daemon or the
+	// next.
 	ShareMillis = 10000
 	// ReconnectMillis is how often, in milliseconds, a program looks for a new daemon.
 	ReconnectMillis = 500
@@ -147,12 +151,14 @@ type Hello struct {
 	PPID       uint32
 	ControlTID uint32 // thread to wake with SIGRTMAX-1
 	GPU        uint32 // GPUNative or GPUSoft: what HOLDFAST_GPU says (native when unset)
-	StartTime  uint64 // field 22 of /proc/self/stat, clock ticks since boot, as the program sees it: CRIU may have given it a time namespace
-	Driver     uint32 // cuDriverGetVersion, e.g. 13000
-	Token      [16]byte
-	Name       string     `max:"255"`  // HOLDFAST_NAME, else the base name of the executable
-	Exe        string     `max:"1023"` // /proc/self/exe
-	Devices    [][16]byte `max:"32"`   // UUIDs in the program's device order
+	// field 22 of /proc/self/stat, clock ticks since boot, as the program sees it: CRIU may have given it a time
+	// namespace
+	StartTime uint64
+	Driver    uint32 // cuDriverGetVersion, e.g. 13000
+	Token     [16]byte
+	Name      string     `max:"255"`  // HOLDFAST_NAME, else the base name of the executable
+	Exe       string     `max:"1023"` // /proc/self/exe
+	Devices   [][16]byte `max:"32"`   // UUIDs in the program's device order
 }
 
 // Kinds of GPU.
@@ -170,8 +176,8 @@ const (
 	KindMirror uint32 = 5 // copies of module variables, as of the last FREEZE (see Thaw)
 )
 
-// Alloc announces physical memory; one descriptor, from cuMemExportToShareableHandle. ID is chosen by the program, never
-// reused in its life, never 0. Announced at the latest before the next FROZEN.
+// Alloc announces physical memory; one descriptor, from cuMemExportToShareableHandle. ID is chosen by the program,
+// never reused in its life, never 0. Announced at the latest before the next FROZEN.
 type Alloc struct {
 	ID     uint64
 	VA     uint64 // where it is mapped; 0 for KindVMM
@@ -184,7 +190,8 @@ type Alloc struct {
 // Free says that the program let go of an allocation for good: the daemon closes its descriptor.
 type Free struct{ ID uint64 }
 
-// Mapping tells where a KindVMM allocation is mapped, for ps and gpu-only images; the shim remembers it itself over RELEASE.
+// Mapping tells where a KindVMM allocation is mapped, for ps and gpu-only images; the shim remembers it itself over
+// RELEASE.
 type Mapping struct {
 	ID     uint64
 	VA     uint64
@@ -196,15 +203,16 @@ type Mapping struct {
 
 // Codes of Caveat: memory or state that holdfast cannot hold.
 const (
-	CaveatManaged      uint32 = 1  // cuMemAllocManaged
-	CaveatIPC          uint32 = 2  // cuIpcGetMemHandle, cuIpcOpenMemHandle, event handles
-	CaveatExported     uint32 = 3  // the program itself exports or imports memory
-	CaveatExternal     uint32 = 4  // cuImportExternalMemory, …Semaphore
-	CaveatGraphics     uint32 = 5  // OpenGL, Vulkan, EGL, D3D interoperation
-	CaveatMulticast    uint32 = 6  // cuMulticast*
-	CaveatHostMemory   uint32 = 7  // cuMemHostRegister of device (I/O) memory
-	CaveatArray        uint32 = 8  // arrays and mipmapped arrays stay with the driver
-	CaveatGlobals      uint32 = 9  // module variables that rollback leaves as they are (a note, Flags 0: almost every library has some)
+	CaveatManaged    uint32 = 1 // cuMemAllocManaged
+	CaveatIPC        uint32 = 2 // cuIpcGetMemHandle, cuIpcOpenMemHandle, event handles
+	CaveatExported   uint32 = 3 // the program itself exports or imports memory
+	CaveatExternal   uint32 = 4 // cuImportExternalMemory, …Semaphore
+	CaveatGraphics   uint32 = 5 // OpenGL, Vulkan, EGL, D3D interoperation
+	CaveatMulticast  uint32 = 6 // cuMulticast*
+	CaveatHostMemory uint32 = 7 // cuMemHostRegister of device (I/O) memory
+	CaveatArray      uint32 = 8 // arrays and mipmapped arrays stay with the driver
+	// module variables that rollback leaves as they are (a note, Flags 0: almost every library has some)
+	CaveatGlobals      uint32 = 9
 	CaveatDriverMemory uint32 = 10 // an allocation stays with the driver (fallback)
 	CaveatGraphMemory  uint32 = 11 // memory allocation nodes of graphs
 	CaveatPeer         uint32 = 12 // peer access between devices
@@ -217,8 +225,8 @@ const (
 	CaveatBlocksGPUOnly uint32 = 1 << 1 // a gpu-only snapshot and rollback would miss this
 )
 
-// Caveat names something that cannot be held. The same Code and Subject is told once; Count 0 says that it is gone. Of more than
-// 512 different ones the rest is dropped.
+// Caveat names something that cannot be held. The same Code and Subject is told once; Count 0 says that it is gone. Of
+// more than 512 different ones the rest is dropped.
 type Caveat struct {
 	Code    uint32
 	Flags   uint32
@@ -235,8 +243,8 @@ const (
 	ModuleFatbin  uint32 = 3
 )
 
-// Module announces a loaded module or library. If there is a descriptor, it is a sealed memfd with the Size bytes of its image;
-// without one the image is not told.
+// Module announces a loaded module or library. If there is a descriptor, it is a sealed memfd with the Size bytes of
+// its image; without one the image is not told.
 type Module struct {
 	ID     uint64 // CUmodule or CUlibrary
 	Kind   uint32
@@ -271,8 +279,9 @@ type Room struct {
 	Bytes  uint64 // that the allocation wants
 }
 
-// Share asks for a descriptor of allocation Alloc, which the program wants to export to another process: the driver exports what it
-// has created, but not what it has imported, and all memory is imported after MAP. The daemon's descriptor is of the same memory.
+// Share asks for a descriptor of allocation Alloc, which the program wants to export to another process: the driver
+// exports what it has created, but not what it has imported, and all memory is imported after MAP. The daemon's
+// descriptor is of the same memory.
 type Share struct {
 	ID    uint32 // of the question: they count up
 	Alloc uint64
@@ -297,9 +306,10 @@ type Released struct {
 	Nanos uint64
 }
 
-// Park stops every thread of a released program but its control thread and the thread Except, inside a signal handler. The driver must be
-// locked: from its save to its restore it has no mappings, and a thread that read one, or pinned memory, would die of it. TimeoutMillis
-// (0: 10 s) bounds how long a thread may take to stop; after a failure none stands still.
+// Park stops every thread of a released program but its control thread and the thread Except, inside a signal handler.
+// The driver must be locked: from its save to its restore it has no mappings, and a thread that read one, or pinned
+// memory, would die of it. TimeoutMillis (0: 10 s) bounds how long a thread may take to stop; after a failure none
+// stands still.
 type Park struct {
 	Except        uint32 // thread of the driver that carries out its restore, 0: none
 	TimeoutMillis uint32
@@ -334,9 +344,9 @@ const (
 	FailedOpen     uint32 = 12 // THAW: the gate is open (programs of before HelloPark say FailedState)
 )
 
-// Failed answers a command that was not done. After a failed FREEZE the gate is open; after a failed RELEASE the memory is
-// mapped as before and the gate closed; after a failed MAPEND the gate is closed and the program can be released again; after
-// a THAW that failed with FailedGlobals the gate is open, unless a LEASE has shut it.
+// Failed answers a command that was not done. After a failed FREEZE the gate is open; after a failed RELEASE the memory
+// is mapped as before and the gate closed; after a failed MAPEND the gate is closed and the program can be released
+// again; after a THAW that failed with FailedGlobals the gate is open, unless a LEASE has shut it.
 type Failed struct {
 	Code   uint32
 	Result uint32 // CUresult, 0: none
@@ -347,14 +357,16 @@ type Failed struct {
 // export again is to be moved into memory that it can.
 const WelcomeMove uint32 = 1 << 0
 
-// Welcome accepts the program. Token names the conversation; the program repeats it in later HELLOs (zero in the first).
+// Welcome accepts the program. Token names the conversation; the program repeats it in later HELLOs (zero in the
+// first).
 type Welcome struct {
 	Proto uint32
 	Flags uint32
 	Token [16]byte
 }
 
-// Freeze closes the gate. TimeoutMillis (0: 10 s) bounds waiting for calls inside, stream captures and busy devices together.
+// Freeze closes the gate. TimeoutMillis (0: 10 s) bounds waiting for calls inside, stream captures and busy devices
+// together.
 type Freeze struct{ TimeoutMillis uint32 }
 
 // Calm prepares the next FREEZE: before it closes the gate, the program runs on, for at most Millis, until it has
@@ -369,14 +381,14 @@ type Lease struct {
 	Flags  uint32
 }
 
-// LeaseShut: while the program is frozen its memory is not what it should be (it is being filled). The gate stays shut when the
-// conversation ends.
+// LeaseShut: while the program is frozen its memory is not what it should be (it is being filled). The gate stays shut
+// when the conversation ends.
 const LeaseShut uint32 = 1 << 0
 
 // Flags of Thaw.
 const (
-	// ThawGlobals: what the mirrors hold goes back into the module variables first. FREEZE has copied them there; the daemon
-	// has put another state of that memory in its place.
+	// ThawGlobals: what the mirrors hold goes back into the module variables first. FREEZE has copied them there; the
+	// daemon has put another state of that memory in its place.
 	ThawGlobals uint32 = 1 << 0
 )
 
@@ -411,8 +423,9 @@ type RoomMade struct {
 // Shared answers Share; one descriptor, or none when the daemon has none of that allocation.
 type Shared struct{ ID uint32 }
 
-// Tap makes the program tell what code and memory it has and, from then on, what changes of it; one descriptor: the memfd of the
-// tap (see TapReader). DONE follows when all that there was has been written, so it must be read meanwhile.
+// Tap makes the program tell what code and memory it has and, from then on, what changes of it; one descriptor: the
+// memfd of the tap (see TapReader). DONE follows when all that there was has been written, so it must be read
+// meanwhile.
 type Tap struct{ Flags uint32 }
 
 // Flags of Tap.
@@ -421,8 +434,8 @@ const (
 	TapNoCode uint32 = 1 << 1 // modules are told without what is in them: an earlier tap of this process has shown it
 )
 
-// Ask says which work asks before it runs. It may be given while the program is frozen, and then counts from THAW on. What asks
-// waits until its cell of the tap is answered; when the daemon dies, nothing waits any longer.
+// Ask says which work asks before it runs. It may be given while the program is frozen, and then counts from THAW on.
+// What asks waits until its cell of the tap is answered; when the daemon dies, nothing waits any longer.
 type Ask struct{ Flags uint32 }
 
 // Flags of Ask; none of the first two: nothing asks.
@@ -476,9 +489,11 @@ func (*Lease) Type() Type    { return TypeLease }
 // messages lists one zero value of each message, in the order of the C header.
 func messages() []Message {
 	return []Message{
-		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye), new(Room), new(Share),
+		new(Hello), new(Alloc), new(Free), new(Mapping), new(Caveat), new(Module), new(Context), new(Adopted), new(Bye),
+		new(Room), new(Share),
 		new(Frozen), new(Thawed), new(Released), new(Mapped), new(Failed), new(Done),
-		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade), new(Shared), new(Calm),
+		new(Welcome), new(Freeze), new(Thaw), new(Release), new(Map), new(MapEnd), new(Quit), new(RoomMade),
+		new(Shared), new(Calm),
 		new(Tap), new(Ask), new(Untap), new(Park), new(Parked), new(Lease),
 	}
 }

@@ -1,12 +1,11 @@
-// Package driver runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs know nothing of it:
-// they run on a real driver as well (cc test/programs/X.c -lcuda -lpthread).
+// Package driver runs C programs of the CUDA driver API through the stub libcuda.so.1 on a software GPU. The programs
+// know nothing of it: they run on a real driver as well (cc test/programs/X.c -lcuda -lpthread).
 package driver
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/softgpu/device"
+	"holdfast/test/rig"
 )
 
 // serveVariable makes this test binary the software GPU on the socket that it names.
@@ -33,52 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(runAll(m))
-}
-
-// built is where the stub and the programs are.
-var built string
-
-func runAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast-driver-test-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	built = dir
-	return m.Run()
-}
-
-var build = sync.OnceValue(func() error {
-	if out, err := exec.Command("sh", "../../stub/build.sh", built).CombinedOutput(); err != nil {
-		return errors.New(string(out))
-	}
-	sources, err := filepath.Glob("../programs/*.c")
-	if err != nil {
-		return err
-	}
-	for _, src := range sources {
-		out, err := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program(src), src,
-			"-L"+built, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput()
-		if err != nil {
-			return errors.New(string(out))
-		}
-	}
-	return nil
-})
-
-func program(src string) string {
-	return filepath.Join(built, strings.TrimSuffix(filepath.Base(src), ".c"))
-}
-
-func needBuild(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skip("no C compiler")
-	}
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
+	os.Exit(m.Run())
 }
 
 func serve(ctx context.Context, path string, cfg device.Config) error {
@@ -90,33 +45,19 @@ func serve(ctx context.Context, path string, cfg device.Config) error {
 }
 
 // gpu starts a software GPU of the test's own and returns its socket and what stops it.
-func gpu(t *testing.T) (path string, stop func()) {
+func gpu(t *testing.T) (socket string, stop func()) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := device.Config{Memory: 1 << 30}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- device.Serve(ctx, l, cfg) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error("server:", err)
-		}
-	})
-	t.Cleanup(stop)
-	return path, stop
+	return rig.GPU(t, cfg)
 }
 
-func command(ctx context.Context, socket, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, program(name), args...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+built, "HOLDFAST_SOFTGPU_SOCKET="+socket)
+func command(t *testing.T, socket, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, name), args...)
+	cmd.Env = append(os.Environ(), rig.Environment(t, socket)...)
 	cmd.WaitDelay = time.Minute // for children that keep the pipes open
 	return cmd
 }
@@ -131,15 +72,9 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestPrograms(t *testing.T) {
-	needBuild(t)
-	sources, err := filepath.Glob("../programs/*.c")
-	if err != nil {
-		t.Fatal(err)
-	}
 	socket, _ := gpu(t)
 	t.Run("all", func(t *testing.T) { // ends when the parallel ones have
-		for _, src := range sources {
-			name := strings.TrimSuffix(filepath.Base(src), ".c")
+		for _, name := range rig.Programs(t) {
 			var args []string
 			switch name {
 			case "gone": // has a test of its own
@@ -149,7 +84,7 @@ func TestPrograms(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				out := run(t, command(t.Context(), socket, name, args...))
+				out := run(t, command(t, socket, name, args...))
 				want := "ok " + name + "\n"
 				if name == "print" {
 					want = "hello 0 1.50\nhello 1 1.50\nhello 2 1.50\nand then\n" + want
@@ -164,9 +99,8 @@ func TestPrograms(t *testing.T) {
 
 // The device dies under a program that waits for a kernel: one line on stderr, errors, no crash.
 func TestServerGone(t *testing.T) {
-	needBuild(t)
 	socket, stop := gpu(t)
-	cmd := command(t.Context(), socket, "gone")
+	cmd := command(t, socket, "gone")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -194,8 +128,7 @@ func TestServerGone(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
-	needBuild(t)
-	out, err := command(t.Context(), filepath.Join(t.TempDir(), "none.sock"), "vecadd").CombinedOutput()
+	out, err := command(t, filepath.Join(t.TempDir(), "none.sock"), "vecadd").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no server at") || !strings.Contains(string(out), "802") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -203,20 +136,20 @@ func TestNoServer(t *testing.T) {
 
 // A program may start its GPU by itself, and several may at once.
 func TestStartsServer(t *testing.T) {
-	needBuild(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A path that is too long for a socket address goes through a descriptor of its directory; the server gets it relative.
+	// A path that is too long for a socket address goes through a descriptor of its directory; the server gets it
+	// relative.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for range 3 {
+		cmd := command(t, filepath.Join(dir, "gpu.sock"), "vecadd")
 		wg.Go(func() {
-			cmd := command(t.Context(), filepath.Join(dir, "gpu.sock"), "vecadd")
 			cmd.Env = append(cmd.Env, "HOLDFAST_SOFTGPU_EXEC=cd '"+dir+"' && "+serveVariable+"=gpu.sock '"+self+"'")
 			if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ok vecadd\n" {
 				t.Errorf("%v: %s", err, out)
@@ -228,7 +161,6 @@ func TestStartsServer(t *testing.T) {
 
 // A device without descriptors fails the call that sends one, and serves on.
 func TestServerStarves(t *testing.T) {
-	needBuild(t)
 	socket := filepath.Join(t.TempDir(), "gpu.sock")
 	self, err := os.Executable()
 	if err != nil {
@@ -241,7 +173,7 @@ func TestServerStarves(t *testing.T) {
 	}
 	defer func() { server.Process.Kill(); server.Wait() }()
 	waitFor(t, socket)
-	cmd := command(t.Context(), socket, "starved", "both")
+	cmd := command(t, socket, "starved", "both")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()

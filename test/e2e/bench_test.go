@@ -64,13 +64,16 @@ func (s *site) gpuBench(part, options string, args ...string) gpuResult {
 		s.t.Fatal(err)
 	}
 	for _, f := range []string{"foresee/gpu.py", "foresee/gpu_report.py", "foresee/launches.c", "hold/hold.py"} {
-		if _, err := os.ReadFile(filepath.Join(root, "bench", f)); err != nil { // so that a result in go's cache is not one of older scripts
+		// so that a result in go's cache is not one of older scripts
+		if _, err := os.ReadFile(filepath.Join(root, "bench", f)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	command := "train=" + built.train + " --steps {steps} --every 0 --step-log {log} --out {out} " + options
-	cmd := exec.Command("python3", append([]string{filepath.Join(root, "bench/foresee/gpu.py"), "--holdfast", built.holdfast, "--out", s.path("out"), "--work", s.path("work"),
-		"--part", part, "--gpu", "soft", "--stub", filepath.Join(root, "internal/embedded/lib"), "--budget", "80", "--program", command, "--warm", "20", "--settle", "5"}, args...)...)
+	cmd := exec.Command("python3", append([]string{filepath.Join(root, "bench/foresee/gpu.py"), "--holdfast",
+		built.holdfast, "--out", s.path("out"), "--work", s.path("work"),
+		"--part", part, "--gpu", "soft", "--stub", filepath.Join(root, "internal/embedded/lib"), "--budget", "80",
+		"--program", command, "--warm", "20", "--settle", "5"}, args...)...)
 	cmd.Env = append(s.env, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	var out bytes.Buffer
@@ -123,7 +126,8 @@ func TestGPUBench(t *testing.T) {
 		}
 		r := s.gpuBench("traces", "", "--verdicts", verdicts, "--pairs", "2", "--blocks", "2", "--steps", "20")
 		p := r.Programs[0]
-		if p.Plain <= 0 || p.Traced <= 0 || p.Launches < 7*40 || p.WithPTX != p.Launches || r.Idempotence.Launches != p.Launches || r.Idempotence.Verdicts["idempotent"] == 0 {
+		if p.Plain <= 0 || p.Traced <= 0 || p.Launches < 7*40 || p.WithPTX != p.Launches ||
+			r.Idempotence.Launches != p.Launches || r.Idempotence.Verdicts["idempotent"] == 0 {
 			t.Errorf("%+v", r)
 		}
 		if len(s.read("out/traces-1.tar")) == 0 || len(s.read("out/traces.json")) == 0 {
@@ -134,7 +138,8 @@ func TestGPUBench(t *testing.T) {
 		s := newSite(t)
 		r := s.gpuBench("cow", "--pad 8", "--shots", "stop-gpu,cow", "--restores", "1", "--verify-steps", "700")
 		p := r.Programs[0]
-		if len(p.Checkpoints) != 2 || p.Checkpoints[0].Mode != "stop" || p.Checkpoints[1].Mode != "cow" || p.Checkpoints[1].Bytes < 8<<20 {
+		if len(p.Checkpoints) != 2 || p.Checkpoints[0].Mode != "stop" || p.Checkpoints[1].Mode != "cow" ||
+			p.Checkpoints[1].Bytes < 8<<20 {
 			t.Fatalf("%+v", p.Checkpoints)
 		}
 		for _, c := range p.Checkpoints {
@@ -150,7 +155,8 @@ func TestGPUBench(t *testing.T) {
 		s := newSite(t)
 		r := s.gpuBench("demand", "--pad 8", "--restores", "1")
 		p := r.Programs[0]
-		if len(p.Restores) != 2 || p.Restores[0].Kind != "whole" || p.Restores[1].Kind != "on demand" || p.Restores[1].Fill["bytes"] == "" {
+		if len(p.Restores) != 2 || p.Restores[0].Kind != "whole" || p.Restores[1].Kind != "on demand" ||
+			p.Restores[1].Fill["bytes"] == "" {
 			t.Fatalf("%+v", p.Restores)
 		}
 		for _, x := range p.Restores {

@@ -23,7 +23,8 @@ func TestCycle(t *testing.T) {
 		t.Fatalf("ps: %+v", p)
 	}
 	c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running")
-	if c.StallMS <= 0 || c.Bytes < 16<<20 || c.ChunksNew == 0 || c.Digest == "" || c.Kind != "full" || c.Mode == "" || len(c.Steps) == 0 {
+	if c.StallMS <= 0 || c.Bytes < 16<<20 || c.ChunksNew == 0 || c.Digest == "" || c.Kind != "full" || c.Mode == "" ||
+		len(c.Steps) == 0 {
 		t.Fatalf("checkpoint: %+v", c)
 	}
 	r.reach(r.step() + 20) // it runs on
@@ -203,7 +204,8 @@ func TestModes(t *testing.T) {
 			s := newSite(t)
 			r := s.train("train", 1500, "--pad", "8")
 			r.reach(60)
-			c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running", "--mode", mode)
+			c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running",
+				"--mode", mode)
 			if mode != "auto" && c.Mode != mode && c.ModeReason == "" {
 				t.Errorf("asked for %s, got %s without a reason", mode, c.Mode)
 			}
@@ -242,10 +244,12 @@ func TestCow(t *testing.T) {
 				tag := r.send("%s 0", verb)
 				c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), kind, "--mode", "cow")
 				if verb == "stir" && (c.Mode != "cow" || c.Mispredictions != 0) {
-					t.Errorf("mode %s (%s), %d mispredictions, %d waits: %v", c.Mode, c.ModeReason, c.Mispredictions, c.Waits, c.Warnings)
+					t.Errorf("mode %s (%s), %d mispredictions, %d waits: %v", c.Mode, c.ModeReason, c.Mispredictions,
+						c.Waits, c.Warnings)
 				}
 				// On a busy machine all may have drained before the program wrote again.
-				if missed := verb == "hide" && c.Mispredictions > 0; missed != (c.Mode == "recopy") || missed && !strings.Contains(strings.Join(c.Warnings, "\n"), "chase") {
+				if missed := verb == "hide" && c.Mispredictions > 0; missed != (c.Mode == "recopy") ||
+					missed && !strings.Contains(strings.Join(c.Warnings, "\n"), "chase") {
 					t.Errorf("mode %s (%s), %d mispredictions: %v", c.Mode, c.ModeReason, c.Mispredictions, c.Warnings)
 				}
 				r.tell("whole 0")
@@ -264,8 +268,9 @@ func TestCow(t *testing.T) {
 	}
 }
 
-// A table of indices says where a program writes. As long as it is as it was in the stall, all that launches write is known, and
-// they wait for no more than that; when it changes all the time, they wait for all that they might write, and the image is right too.
+// A table of indices says where a program writes. As long as it is as it was in the stall, all that launches write is
+// known, and they wait for no more than that; when it changes all the time, they wait for all that they might write,
+// and the image is right too.
 func TestCowTables(t *testing.T) {
 	for _, verb := range []string{"scatter", "shuffle"} {
 		for _, kind := range []string{"--gpu-only", "--leave-running"} {
@@ -278,12 +283,13 @@ func TestCowTables(t *testing.T) {
 				r.tell("table 0")
 				tag := r.send("%s 0", verb)
 				c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), kind, "--mode", "cow")
-				t.Logf("%d guesses, %d known; %d waits, %.1f ms; %d chunks aside", c.Guesses, c.Known, c.Waits, c.WaitedMS, c.ChunksAside)
+				t.Logf("%d guesses, %d known; %d waits, %.1f ms; %d chunks aside", c.Guesses, c.Known, c.Waits,
+					c.WaitedMS, c.ChunksAside)
 				if c.Mode != "cow" || c.Mispredictions != 0 {
 					t.Errorf("mode %s (%s), %d mispredictions: %v", c.Mode, c.ModeReason, c.Mispredictions, c.Warnings)
 				}
-				// On a busy machine all may have drained before the program wrote again. The stall may lie between a change of the table and
-				// the launch that uses it.
+				// On a busy machine all may have drained before the program wrote again. The stall may lie between a
+				// change of the table and the launch that uses it.
 				if verb == "scatter" && c.Guesses > 0 || verb == "shuffle" && c.Known > 1 {
 					t.Errorf("%d guesses, %d known", c.Guesses, c.Known)
 				}
@@ -314,12 +320,14 @@ func TestIncremental(t *testing.T) {
 	}
 	same := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("images/2"), "--leave-running")
 	if same.ChunksNew != 0 || same.Digest != first.Digest {
-		t.Errorf("nothing changed, but %d chunks are new (digest %s, then %s)", same.ChunksNew, first.Digest, same.Digest)
+		t.Errorf("nothing changed, but %d chunks are new (digest %s, then %s)", same.ChunksNew, first.Digest,
+			same.Digest)
 	}
 	r.tell("poke 0 %d 99", 5<<20)
 	one := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("images/3"), "--leave-running")
 	if one.ChunksNew != 1 || one.Digest == first.Digest {
-		t.Errorf("one word changed, but %d chunks are new (digest %s, then %s)", one.ChunksNew, first.Digest, one.Digest)
+		t.Errorf("one word changed, but %d chunks are new (digest %s, then %s)", one.ChunksNew,
+			first.Digest, one.Digest)
 	}
 	var stored int
 	filepath.WalkDir(s.path("images/.holdfast-chunks"), func(path string, d os.DirEntry, err error) error {
@@ -448,7 +456,8 @@ func TestExitStatus(t *testing.T) {
 	s.fails(126, "run", "--gpu=soft", "--", s.work)
 
 	// Input, output and signals are the program's.
-	cmd := s.command("run", "--gpu=soft", "--name", "sh", "--", "sh", "-c", `trap 'echo got; exit 9' USR1; echo ready; while :; do read -r _ || :; done`)
+	cmd := s.command("run", "--gpu=soft", "--name", "sh", "--", "sh", "-c",
+		`trap 'echo got; exit 9' USR1; echo ready; while :; do read -r _ || :; done`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -492,7 +501,8 @@ func TestCaveat(t *testing.T) {
 	if len(p.Caveats) == 0 || !strings.Contains(strings.ToLower(p.Caveats[0].Text), "managed") {
 		t.Fatalf("caveats: %+v", p.Caveats)
 	}
-	if text := s.fails(1, "checkpoint", "teller", "-o", s.path("img"), "--leave-running"); !strings.Contains(strings.ToLower(text), "managed") {
+	if text := s.fails(1, "checkpoint", "teller", "-o", s.path("img"),
+		"--leave-running"); !strings.Contains(strings.ToLower(text), "managed") {
 		t.Errorf("the refusal does not name managed memory:\n%s", text)
 	}
 	if _, err := os.Stat(s.path("img")); err == nil {

@@ -11,8 +11,8 @@ import (
 	"holdfast/internal/daemon/api"
 )
 
-// Restored on demand, a program computes what it would have: launches wait for what they need, and those of which nothing is
-// known for everything.
+// Restored on demand, a program computes what it would have: launches wait for what they need, and those of which
+// nothing is known for everything.
 func TestRestoreOnDemand(t *testing.T) {
 	s := newSite(t)
 	r := s.train("train", 1500, "--pad", "64")
@@ -24,7 +24,9 @@ func TestRestoreOnDemand(t *testing.T) {
 	again.program = s.launch(r.name, "restore", s.path("img"), "--on-demand")
 	again.done()
 	again.mustEqualReference("--pad", "64")
-	s.until("the daemon says that all was filled", func() bool { return strings.Contains(s.daemonLog(), "restored on demand") })
+	s.until("the daemon says that all was filled", func() bool {
+		return strings.Contains(s.daemonLog(), "restored on demand")
+	})
 }
 
 // The memory is right whatever is asked of it first, and a checkpoint of the program that came back so is good.
@@ -57,8 +59,8 @@ func TestRestoreOnDemandWhole(t *testing.T) {
 	}
 }
 
-// Restored on demand, a launch that writes to where a table says waits for no more than that: the image says what the table holds. When
-// the table has changed, it waits for everything.
+// Restored on demand, a launch that writes to where a table says waits for no more than that: the image says what the
+// table holds. When the table has changed, it waits for everything.
 func TestRestoreOnDemandTables(t *testing.T) {
 	for _, verb := range []string{"scatter", "shuffle"} {
 		t.Run(verb, func(t *testing.T) {
@@ -99,8 +101,8 @@ func TestRestoreOnDemandTables(t *testing.T) {
 	}
 }
 
-// An image that was taken with copy on write says what the program touched first after it, which a restore on demand uses; one that was
-// taken otherwise does not, and is an image as any other.
+// An image that was taken with copy on write says what the program touched first after it, which a restore on demand
+// uses; one that was taken otherwise does not, and is an image as any other.
 func TestRestoreOnDemandOrder(t *testing.T) {
 	for _, mode := range []string{"cow", "stage"} {
 		t.Run(mode, func(t *testing.T) {
@@ -118,7 +120,8 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 			img := ""
 			for try := range 5 { // on a busy machine a drain may be over before the program launches anything
 				img = fmt.Sprintf("img%d", try)
-				c = into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path(img), "--leave-running", "--mode", mode)
+				c = into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path(img), "--leave-running", "--mode",
+					mode)
 				if c.Mode != mode || c.Mispredictions != 0 {
 					t.Fatalf("%+v", c)
 				}
@@ -161,17 +164,12 @@ func TestRestoreOnDemandOrder(t *testing.T) {
 	}
 }
 
-// A damaged image is found while the program runs already: it is ended before it has used a wrong byte, and the image can be
-// restored when it is repaired.
+// A damaged image is found while the program runs already: it is ended before it has used a wrong byte, and the image
+// can be restored when it is repaired.
 func TestRestoreOnDemandDamage(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 64")
-	r.tell("fill 5")
-	sum := r.tell("sum")
 	img := s.path("img")
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, _, sum := s.checkpointed(64, img)
 	s.ok("daemon", "stop", "--force")
 	chunks, err := filepath.Glob(filepath.Join(img, "chunks", "*", "*"))
 	if err != nil || len(chunks) == 0 {

@@ -135,17 +135,19 @@ func TestFaultCheckpoint(t *testing.T) {
 		t.Logf("round %d: %s killed after %v of %v: %v %s", i, victim, delay, kind, err, bytes.TrimSpace(says.Bytes()))
 		s.ok("run", "--gpu=soft", "--", "true") // brings a daemon up, where it was killed
 		gone := false
-		s.until(fmt.Sprintf("the program is held again (round %d, %s killed after %v of %v)", i, victim, delay, kind), func() bool {
-			p := s.process("teller")
-			gone = p == nil && !r.running()
-			return gone || p != nil && p.State == api.StateRunning
-		})
+		s.until(fmt.Sprintf("the program is held again (round %d, %s killed after %v of %v)", i, victim, delay, kind),
+			func() bool {
+				p := s.process("teller")
+				gone = p == nil && !r.running()
+				return gone || p != nil && p.State == api.StateRunning
+			})
 		if gone {
 			// CRIU makes the program's threads run code of its own, a moment each. Killed in such a
 			// moment it cannot put them back (docs/criu.md). What is lost then must come back whole.
 			// (125: how a restored program ends is not known once the daemon that restored it has died.)
 			if victim != "criu" || r.status < 128 && r.status != 125 {
-				t.Fatalf("round %d, %s killed after %v of %v: the program is lost (status %d):\n%s", i, victim, delay, kind, r.status, r.text())
+				t.Fatalf("round %d, %s killed after %v of %v: the program is lost (status %d):\n%s", i, victim, delay,
+					kind, r.status, r.text())
 			}
 			lost++
 			r = r.restored(s.path("images/first"))
@@ -191,14 +193,8 @@ func TestFaultCheckpoint(t *testing.T) {
 func TestFaultRestore(t *testing.T) {
 	s := newSite(t)
 	rng := newRand(t)
-	r := s.teller("teller")
-	r.tell("alloc 8")
-	r.tell("fill 6")
-	sum := r.tell("sum")
 	img := s.path("images/first")
-	pid := s.process("teller").PID
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, pid, sum := s.checkpointed(8, img)
 	s.ok("restore", img, "--detach")
 	usual := fastest(3, func(int) {
 		s.endProgram(pid)
@@ -238,13 +234,14 @@ func TestFaultRestore(t *testing.T) {
 		s.ok("run", "--gpu=soft", "--", "true")
 		if err == nil && victim != "program" {
 			// It was said to be back, so it is, and a new daemon takes it over.
-			s.until(fmt.Sprintf("the program is held again (round %d, %s killed after %v)", i, victim, delay), func() bool {
-				if !alive(pid) {
-					t.Fatalf("round %d, %s killed after %v: the program was back and is lost", i, victim, delay)
-				}
-				p := s.process("teller")
-				return p != nil && p.State == api.StateRunning
-			})
+			s.until(fmt.Sprintf("the program is held again (round %d, %s killed after %v)", i, victim, delay),
+				func() bool {
+					if !alive(pid) {
+						t.Fatalf("round %d, %s killed after %v: the program was back and is lost", i, victim, delay)
+					}
+					p := s.process("teller")
+					return p != nil && p.State == api.StateRunning
+				})
 			back := *r
 			back.program = &program{s: s, name: "teller", output: r.output, ended: make(chan struct{})}
 			back.said = r.said
@@ -342,14 +339,8 @@ func TestFaultProgram(t *testing.T) {
 // of the restore.
 func TestRestoreCutShort(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 2")
-	r.tell("fill 6")
-	sum := r.tell("sum")
 	img := s.path("images/first")
-	pid := s.process("teller").PID
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, pid, sum := s.checkpointed(2, img)
 	cut := 0
 	for i := range 10 {
 		s.endProgram(pid)

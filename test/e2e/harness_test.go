@@ -59,7 +59,8 @@ func TestMain(m *testing.M) {
 }
 
 // reap runs the tests in a child and takes the status of every process that they leave behind. A program can only be
-// restored when nothing has its process ID any more, not even as a zombie, and not every container has an init that sees to that.
+// restored when nothing has its process ID any more, not even as a zombie, and not every container has an init that
+// sees to that.
 func reap() int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -122,7 +123,8 @@ func prepare() string {
 	built.holdfast = filepath.Join(root, "bin/holdfast")
 	built.train = filepath.Join(root, "build/examples/train")
 	built.vecadd = filepath.Join(root, "build/examples/vecadd")
-	for _, f := range []string{built.holdfast, built.train, built.vecadd, filepath.Join(root, "libexec/holdfast/criu")} {
+	for _, f := range []string{built.holdfast, built.train, built.vecadd,
+		filepath.Join(root, "libexec/holdfast/criu")} {
 		if _, err := os.Stat(f); err != nil {
 			return fmt.Sprintf("%v: run make build examples criu", err)
 		}
@@ -135,14 +137,17 @@ func prepare() string {
 	if cc == "" {
 		cc = "cc"
 	}
-	out, err := exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.teller, "../programs/helpers/teller.c",
-		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined").CombinedOutput()
+	out, err := exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.teller,
+		"../programs/helpers/teller.c",
+		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1",
+		"-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("teller.c: %v\n%s", err, out)
 	}
 	built.storm = filepath.Join(built.cache, "storm")
 	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "test/programs/storm.c"),
-		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-lpthread", "-Wl,--allow-shlib-undefined").CombinedOutput()
+		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-lpthread",
+		"-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("storm.c: %v\n%s", err, out)
 	}
@@ -276,7 +281,8 @@ func (s *site) fails(status int, args ...string) string {
 	s.t.Helper()
 	r, err := s.try(args...)
 	if err == nil || r.status != status {
-		s.t.Fatalf("holdfast %s ended with %d, want %d\n%s%s", strings.Join(args, " "), r.status, status, r.stdout, r.stderr)
+		s.t.Fatalf("holdfast %s ended with %d, want %d\n%s%s", strings.Join(args, " "), r.status, status,
+			r.stdout, r.stderr)
 	}
 	return r.stdout + r.stderr
 }
@@ -467,7 +473,8 @@ type trainer struct {
 func (s *site) train(name string, steps int, args ...string) *trainer {
 	s.t.Helper()
 	r := &trainer{steps: steps, log: s.path(name + ".steps"), out: s.path(name + ".bin")}
-	r.program = s.start(name, append([]string{built.train, "--steps", strconv.Itoa(steps), "--every", "50", "--step-log", r.log, "--out", r.out}, args...)...)
+	r.program = s.start(name, append([]string{built.train, "--steps", strconv.Itoa(steps), "--every", "50",
+		"--step-log", r.log, "--out", r.out}, args...)...)
 	return r
 }
 
@@ -534,8 +541,9 @@ func (r *trainer) mustEqualReference(args ...string) {
 type teller struct {
 	*program
 	commands, answers string
-	pipe              *os.File // commands; open all the time, so that what is in it waits for a program that is being restored
-	said              int
+	// commands; open all the time, so that what is in it waits for a program that is being restored
+	pipe *os.File
+	said int
 }
 
 func (s *site) teller(name string) *teller {
@@ -543,6 +551,19 @@ func (s *site) teller(name string) *teller {
 	r := s.tellerLater(name)
 	r.expect("ready")
 	return r
+}
+
+// checkpointed is a teller with so many MiB that ended with its checkpoint, its process ID, and the sum of its memory.
+func (s *site) checkpointed(mib int, img string) (r *teller, pid int, sum string) {
+	s.t.Helper()
+	r = s.teller("teller")
+	r.tell("alloc %d", mib)
+	r.tell("fill 6")
+	sum = r.tell("sum")
+	pid = s.process("teller").PID
+	s.ok("checkpoint", "teller", "-o", img)
+	r.wait()
+	return r, pid, sum
 }
 
 // tellerLater does not wait until it is ready.

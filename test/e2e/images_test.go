@@ -35,13 +35,8 @@ func imageFiles(t *testing.T, dir string) []string {
 // and named; nothing is brought back from such an image.
 func TestDamage(t *testing.T) {
 	s := newSite(t)
-	r := s.teller("teller")
-	r.tell("alloc 8")
-	r.tell("fill 3")
-	sum := r.tell("sum")
 	img := s.path("img")
-	s.ok("checkpoint", "teller", "-o", img)
-	r.wait()
+	r, _, sum := s.checkpointed(8, img)
 	s.ok("daemon", "stop", "--force") // so that a restore cannot be warm
 
 	seed := rand.Uint64()
@@ -171,8 +166,9 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string][]byte{
-		"cut":  data[:len(data)/2],
-		"flip": append(append(append([]byte(nil), data[:len(data)/2]...), data[len(data)/2]^4), data[len(data)/2+1:]...),
+		"cut": data[:len(data)/2],
+		"flip": append(append(append([]byte(nil), data[:len(data)/2]...), data[len(data)/2]^4),
+			data[len(data)/2+1:]...),
 	} {
 		if err := os.WriteFile(tar, bad, 0o600); err != nil {
 			t.Fatal(err)
@@ -215,7 +211,8 @@ func TestDiskFull(t *testing.T) {
 			t.Fatalf("%v: sum %s, want %s", extra, got, sum)
 		}
 	}
-	if c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"), "--leave-running"); c.Bytes < 32<<20 {
+	if c := into[api.CheckpointResult](s, "checkpoint", "teller", "-o", s.path("img"),
+		"--leave-running"); c.Bytes < 32<<20 {
 		t.Errorf("%+v", c)
 	}
 }

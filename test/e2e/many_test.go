@@ -65,7 +65,8 @@ func TestMany(t *testing.T) {
 	errs := make(chan error, 8)
 	for i := range 8 {
 		wg.Go(func() {
-			_, err := s.try("checkpoint", fmt.Sprintf("t%d", i), "-o", s.path(fmt.Sprintf("images/%d", i)), "--leave-running", "--json")
+			_, err := s.try("checkpoint", fmt.Sprintf("t%d", i), "-o", s.path(fmt.Sprintf("images/%d", i)),
+				"--leave-running", "--json")
 			errs <- err
 		})
 	}

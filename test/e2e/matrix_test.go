@@ -48,7 +48,8 @@ var operations = []operation{
 	{name: "suspend to host", args: strings.Fields("suspend PROGRAM"), usual: 0.5, storm: true},
 	{name: "suspend to disk", args: strings.Fields("suspend PROGRAM --to disk -o IMAGE"), usual: 0.5, disk: true},
 	{name: "suspend to GPU", args: strings.Fields("suspend PROGRAM --to gpu"), usual: 0.4, storm: true},
-	{name: "resume from host", args: strings.Fields("resume PROGRAM"), after: "suspend PROGRAM", usual: 0.5, storm: true},
+	{name: "resume from host", args: strings.Fields("resume PROGRAM"), after: "suspend PROGRAM",
+		usual: 0.5, storm: true},
 	{name: "resume from disk", args: strings.Fields("resume PROGRAM"), after: "suspend PROGRAM --to disk -o IMAGE",
 		usual: 0.5},
 	{name: "resume on GPU", args: strings.Fields("resume PROGRAM"), after: "suspend PROGRAM --to gpu", usual: 0.4,
@@ -102,13 +103,17 @@ var faults = []fault{
 		fits: func(o operation) bool { return o.criu }, gone: true},
 	{name: "CRIU stopped", strike: func(c *combination) func() { return stop(c.criu()...) },
 		fits: func(o operation) bool { return o.criu }},
-	{name: "software GPU killed", strike: func(c *combination) func() { return kill(c.servers("softgpu")...) }, gone: true,
+	{name: "software GPU killed", strike: func(c *combination) func() {
+		return kill(c.servers("softgpu")...)
+	}, gone: true,
 		lost: true},
 	{name: "software GPU stopped", strike: func(c *combination) func() { return stop(c.servers("softgpu")...) }},
 	{name: "daemon out of descriptors", strike: func(c *combination) func() { return starve(c.servers("daemon")) }},
 	{name: "keeper out of descriptors", strike: func(c *combination) func() { return starve(c.servers("keeper")) }},
 	// It ends the connection of the program, or of the daemon, that asks for one.
-	{name: "software GPU out of descriptors", strike: func(c *combination) func() { return starve(c.servers("softgpu")) },
+	{name: "software GPU out of descriptors", strike: func(c *combination) func() {
+		return starve(c.servers("softgpu"))
+	},
 		gone: true, lost: true},
 	{name: "program out of descriptors", strike: func(c *combination) func() { return starve(c.living()) }, gone: true},
 	{name: "disk full", strike: func(c *combination) func() { return c.fill(c.s.path("images")) },
@@ -672,7 +677,8 @@ func (c *combination) nothingLeft() {
 	}()
 	s.until("nothing is held any more", func() bool {
 		live, kept, suspended, criu := s.live(), s.kept(), s.suspended(), s.criuProcesses()
-		left = fmt.Sprintf("%d programs, %d descriptors with the keeper, records %v, CRIU %v", len(live), kept, suspended, criu)
+		left = fmt.Sprintf("%d programs, %d descriptors with the keeper, records %v, CRIU %v", len(live), kept,
+			suspended, criu)
 		return len(live)+kept+len(suspended)+len(criu) == 0
 	})
 	left = ""
@@ -762,7 +768,8 @@ func (t *table) list() []*row {
 func (t *table) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operation\tfault\truns\twent on\tsuspended\timage\tgone\tlost\tsucceeded\tfailed\twrong\tlongest\t")
+	fmt.Fprintln(w, "operation\tfault\truns\twent "+
+		"on\tsuspended\timage\tgone\tlost\tsucceeded\tfailed\twrong\tlongest\t")
 	for _, r := range t.list() {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t\n", r.Operation, r.Fault, r.Runs, r.WentOn,
 			r.Suspended, r.Image, r.Gone, r.Lost, r.Succeeded, r.Failed, r.Wrong, r.LongestSec)

@@ -136,8 +136,8 @@ func (s *site) killSoftwareGPU() {
 	s.until("the end of the software GPU", func() bool { return !alive(pid) })
 }
 
-// The software GPU dies when a program has its contexts there again and not yet its memory: that cannot come back. It is
-// said, and nothing is left when the program is ended.
+// The software GPU dies when a program has its contexts there again and not yet its memory: that cannot come back. It
+// is said, and nothing is left when the program is ended.
 func TestSoftwareGPUDiesUnderComeback(t *testing.T) {
 	s := newSite(t)
 	s.daemon("--patience", "1s")
@@ -165,5 +165,7 @@ func TestSoftwareGPUDiesUnderComeback(t *testing.T) {
 		t.Errorf("resume says: %s", says)
 	}
 	s.endProgram(pid)
-	s.until("nothing is held any more", func() bool { return len(s.live()) == 0 && s.kept() == 0 && len(s.suspended()) == 0 })
+	s.until("nothing is held any more", func() bool {
+		return len(s.live()) == 0 && s.kept() == 0 && len(s.suspended()) == 0
+	})
 }

@@ -12,8 +12,9 @@ import (
 // stormRounds is how many operations TestStorm does on its program; HOLDFAST_STORM sets another number.
 const stormRounds = 14
 
-// A program whose sixteen threads never pause outlives operations of all kinds, back to back, and comes back from an image: while
-// the driver's own state is away none of its threads may run (the software GPU has holes there, as a real driver does).
+// A program whose sixteen threads never pause outlives operations of all kinds, back to back, and comes back from an
+// image: while the driver's own state is away none of its threads may run (the software GPU has holes there, as a real
+// driver does).
 func TestStorm(t *testing.T) {
 	s := newSite(t)
 	rounds := stormRounds
@@ -32,9 +33,13 @@ func TestStorm(t *testing.T) {
 		do   func(dir string)
 	}{
 		{"whole", func(dir string) { s.ok("checkpoint", "storm", "-o", dir, "--leave-running"); last = dir }},
-		{"gpu only, stage", func(dir string) { s.ok("checkpoint", "storm", "-o", dir, "--gpu-only", "--mode", "stage") }},
+		{"gpu only, stage", func(dir string) {
+			s.ok("checkpoint", "storm", "-o", dir, "--gpu-only", "--mode", "stage")
+		}},
 		{"suspended to the host", func(string) { s.ok("suspend", "storm"); s.ok("resume", "storm") }},
-		{"gpu only, recopy", func(dir string) { s.ok("checkpoint", "storm", "-o", dir, "--gpu-only", "--mode", "recopy") }},
+		{"gpu only, recopy", func(dir string) {
+			s.ok("checkpoint", "storm", "-o", dir, "--gpu-only", "--mode", "recopy")
+		}},
 		{"whole, stop", func(dir string) {
 			s.ok("checkpoint", "storm", "-o", dir, "--leave-running", "--mode", "stop")
 			last = dir

@@ -27,7 +27,8 @@ type traceList struct {
 	} `json:"kernels"`
 }
 
-// A trace has every launch that the program has made, with its arguments, and the program computes what it computes untraced.
+// A trace has every launch that the program has made, with its arguments, and the program computes what it computes
+// untraced.
 func TestTrace(t *testing.T) {
 	s := newSite(t)
 	const steps = 40
@@ -116,7 +117,8 @@ func TestTraceCutShort(t *testing.T) {
 		t.Errorf("interrupted: status %d\n%s", status, p.text())
 	}
 	list := into[traceList](s, "trace", "ls", s.path("i"))
-	if len(list.Processes) != 1 || list.EndedEarly || list.Processes[0].Ended != "killed" || list.Processes[0].Launches == 0 {
+	if len(list.Processes) != 1 || list.EndedEarly || list.Processes[0].Ended != "killed" ||
+		list.Processes[0].Launches == 0 {
 		t.Errorf("interrupted: %+v", list)
 	}
 
@@ -144,7 +146,8 @@ func TestTraceCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(small, 0)
-	out := s.fails(125, "trace", "-o", small+"/t", "--gpu=soft", "--", built.train, "--steps", "2000", "--out", s.path("full"))
+	out := s.fails(125, "trace", "-o", small+"/t", "--gpu=soft", "--", built.train, "--steps", "2000",
+		"--out", s.path("full"))
 	if !strings.Contains(out, "no space") || len(s.read("full")) == 0 {
 		t.Errorf("no space: %s", out)
 	}

@@ -5,7 +5,10 @@ enum { W = 37, H = 11, D = 5 };
 
 static uint32_t pattern(uint32_t x, uint32_t y, uint32_t z, uint32_t seed) { return seed + x + 1000 * y + 100000 * z; }
 
-static CUDA_MEMCPY3D box(uint32_t w, uint32_t h, uint32_t d) { return (CUDA_MEMCPY3D){.WidthInBytes = w * 4, .Height = h, .Depth = d}; }
+static CUDA_MEMCPY3D box(uint32_t w, uint32_t h, uint32_t d)
+{
+	return (CUDA_MEMCPY3D){.WidthInBytes = w * 4, .Height = h, .Depth = d};
+}
 
 static void from_host(CUDA_MEMCPY3D *p, const void *host)
 {
@@ -151,10 +154,12 @@ static void rows(void)
 	for (int y = 0; y < 20; y++)
 		for (int x = 0; x < 132; x++)
 			in[y][x] = (unsigned char)(7 * x + 13 * y);
-	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = sizeof in[0], .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = plane,
+	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = sizeof in[0],
+		.dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = plane,
 	                   .WidthInBytes = 132, .Height = 20};
 	CU(cuMemcpy2D_v2(&c));
-	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = plane, .srcXInBytes = 4, .srcY = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = plane, .srcXInBytes = 4, .srcY = 2,
+		.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
 	                    .dstPitch = sizeof out[0], .WidthInBytes = 120, .Height = 18};
 	CU(cuMemcpy2D_v2(&c));
 	for (int y = 0; y < 18; y++)

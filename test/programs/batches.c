@@ -36,7 +36,8 @@ int main(void)
 	for (uint32_t i = 0; i < COPIES; i++)
 		for (uint32_t j = 0; j < N - i; j++)
 			CHECK(back[i][j] == 10000 * i + j + 1);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 0, (CUmemcpyAttributes *)attributes, &first, 1, &fail, s));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 0, (CUmemcpyAttributes *)attributes, &first, 1,
+		&fail, s));
 
 	CU(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device));
 	CHECK(yes == 1);

@@ -1,4 +1,5 @@
-/* Copies of rows and slices: every pair of memories, offsets, pitches; pitched allocations. The expectation is computed byte by byte here. */
+/* Copies of rows and slices: every pair of memories, offsets, pitches; pitched allocations. The expectation is computed
+ * byte by byte here. */
 #include "test.h"
 
 enum { PITCH = 96, ROWS = 20, SLICES = 6, BYTES = PITCH * ROWS * SLICES };
@@ -87,9 +88,11 @@ int main(void)
 	uint8_t *x = malloc(W * H), *y = calloc(W, H);
 	for (size_t i = 0; i < (size_t)W * H; i++)
 		x[i] = (uint8_t)(i ^ i >> 9);
-	CUDA_MEMCPY2D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = x, .srcPitch = W, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p,
+	CUDA_MEMCPY2D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = x, .srcPitch = W,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p,
 	                    .dstPitch = pitch, .WidthInBytes = W, .Height = H};
-	CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = pitch, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = y,
+	CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = pitch,
+		.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = y,
 	                      .dstPitch = W, .WidthInBytes = W, .Height = H};
 	CU(cuMemcpy2D_v2(&in));
 	CU(cuMemcpy2DAsync_v2(&back, s));

@@ -90,7 +90,8 @@ int main(void)
 	CUdeviceptr p = b;
 	uint32_t words = N, v = 50;
 	void *params[] = {&p, &words, &v};
-	CUDA_KERNEL_NODE_PARAMS k = {.func = function(m, "fill"), (N + 127) / 128, 1, 1, 128, 1, 1, 0, params, NULL, NULL, NULL};
+	CUDA_KERNEL_NODE_PARAMS k = {.func = function(m, "fill"), (N + 127) / 128, 1, 1, 128, 1, 1, 0, params, NULL, NULL,
+		NULL};
 	CU(cuGraphCreate(&g, 0));
 	CU(cuGraphAddKernelNode_v2(&first, g, NULL, 0, &k));
 	CU(cuStreamBeginCaptureToGraph(s, g, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));

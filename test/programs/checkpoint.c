@@ -1,5 +1,5 @@
-/* A process checkpointed and restored by another one, with every piece of its state alive, twice. The other process drives; the two talk over
- * a socket. While it is locked, its calls wait. */
+/* A process checkpointed and restored by another one, with every piece of its state alive, twice. The other process
+ * drives; the two talk over a socket. While it is locked, its calls wait. */
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,16 +1,19 @@
-/* Blocks in clusters: by launch attribute, by attribute of the function, compiled in; launched, captured and as nodes of a graph. */
+/* Blocks in clusters: by launch attribute, by attribute of the function, compiled in; launched, captured and as nodes
+ * of a graph. */
 #include "test.h"
 
-/* rank: out[block] = its rank in the cluster + 100 × the number of blocks in it, got from a neighbour's shared memory. */
+/* rank: out[block] = its rank in the cluster + 100 × the number of blocks in it, got from a neighbour's shared
+ * memory. */
 static const char source[] = ".version 7.8\n.target sm_90\n.address_size 64\n"
-#define BODY                                                                                                                             \
-	"	.reg .b32 %r<16>; .reg .b64 %d<8>; .shared .align 4 .u32 mine;\n"                                                        \
-	"	ld.param.u64 %d0, [p]; mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, %cluster_nctarank; mov.u32 %r2, %ctaid.x;\n"         \
-	"	mad.lo.u32 %r3, %r1, 100, %r0; st.shared.u32 [mine], %r3;\n"                                                             \
-	"	barrier.cluster.arrive; barrier.cluster.wait;\n"                                                                         \
-	"	add.u32 %r4, %r0, 1; rem.u32 %r4, %r4, %r1;\n"                                                                           \
-	"	mov.u32 %r5, mine; mapa.shared::cluster.u32 %r6, %r5, %r4; ld.shared::cluster.u32 %r7, [%r6];\n"                        \
-	"	mul.wide.u32 %d1, %r2, 4; add.u64 %d2, %d0, %d1; st.global.u32 [%d2], %r7;\n"                                            \
+#define BODY \
+	"	.reg .b32 %r<16>; .reg .b64 %d<8>; .shared .align 4 .u32 mine;\n" \
+	"	ld.param.u64 %d0, [p]; mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, %cluster_nctarank;\n" \
+	"	mov.u32 %r2, %ctaid.x;\n" \
+	"	mad.lo.u32 %r3, %r1, 100, %r0; st.shared.u32 [mine], %r3;\n" \
+	"	barrier.cluster.arrive; barrier.cluster.wait;\n" \
+	"	add.u32 %r4, %r0, 1; rem.u32 %r4, %r4, %r1;\n" \
+	"	mov.u32 %r5, mine; mapa.shared::cluster.u32 %r6, %r5, %r4; ld.shared::cluster.u32 %r7, [%r6];\n" \
+	"	mul.wide.u32 %d1, %r2, 4; add.u64 %d2, %d0, %d1; st.global.u32 [%d2], %r7;\n" \
 	"	barrier.cluster.arrive; barrier.cluster.wait;\n	ret;\n}\n"
 	".visible .entry rank(.param .u64 p)\n{\n" BODY
 	".visible .entry pairs(.param .u64 p) .explicitcluster .reqnctapercluster 2, 1, 1\n{\n" BODY
@@ -125,7 +128,8 @@ int main(void)
 	/* An event that is recorded with a launch. */
 	CUevent event;
 	CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-	CUlaunchAttribute with[] = {{.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, .value.launchCompletionEvent = {event, 0}},
+	CUlaunchAttribute with[] = {{.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+		.value.launchCompletionEvent = {event, 0}},
 	                            {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}}};
 	CUlaunchConfig r = {BLOCKS, 1, 1, 1, 1, 1, 0, s, with, 2};
 	CU(cuLaunchKernelEx(&r, rank, params, NULL));

@@ -1,4 +1,5 @@
-/* Errors: before initialisation, bad arguments, bad handles, bad PTX with its log, names and texts of errors, what is not supported. */
+/* Errors: before initialisation, bad arguments, bad handles, bad PTX with its log, names and texts of errors, what is
+ * not supported. */
 #include "test.h"
 
 int main(void)
@@ -46,9 +47,11 @@ int main(void)
 	CU(cuCtxSynchronize()); /* none of them hurt */
 
 	char error_log[512] = "", info_log[512] = "";
-	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
+		CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
 	void *values[] = {error_log, (void *)sizeof error_log, info_log, (void *)sizeof info_log};
-	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, HEAD ".visible .entry k()\n{\n	mov.u32 , 1;\n}\n", 4, options, values));
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, HEAD ".visible .entry k()\n{\n	mov.u32 , 1;\n}\n", 4,
+		options, values));
 	CHECK(strlen(error_log) > 0 && (size_t)(uintptr_t)values[1] <= sizeof error_log);
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, HEAD ".visible .entry k() { add"));
 	CHECK(cuModuleLoadData(&m, "not an image at all") != CUDA_SUCCESS);

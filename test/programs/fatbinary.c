@@ -1,5 +1,6 @@
-/* A fat binary that holds PTX, bare, in its wrapper and from a file; PTX from a file; what is no image. Layout of the container: the header
- * {magic 0xba55ed50, version 1, header bytes, payload bytes}, then entries {kind 1 (PTX), version, header bytes, payload bytes, ..., arch}. */
+/* A fat binary that holds PTX, bare, in its wrapper and from a file; PTX from a file; what is no image. Layout of the
+ * container: the header {magic 0xba55ed50, version 1, header bytes, payload bytes}, then entries {kind 1 (PTX),
+ * version, header bytes, payload bytes, ..., arch}. */
 #include "test.h"
 
 static uint8_t image[16384];

@@ -1,5 +1,5 @@
-/* A fork before the driver is initialised is a program of its own; after it, the child has no device and nothing of the parent's, but may
- * start another program. What the parent's other threads do meanwhile makes no difference. */
+/* A fork before the driver is initialised is a program of its own; after it, the child has no device and nothing of the
+ * parent's, but may start another program. What the parent's other threads do meanwhile makes no difference. */
 #include "test.h"
 
 #include <dirent.h>

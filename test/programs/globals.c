@@ -1,4 +1,5 @@
-/* Module globals and constants: addresses, sizes, initial values, kernels that use them; two instances of one module. */
+/* Module globals and constants: addresses, sizes, initial values, kernels that use them; two instances of one
+ * module. */
 #include "test.h"
 
 int main(void)

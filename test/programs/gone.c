@@ -1,4 +1,5 @@
-/* The device goes away under a running program: its calls fail, nothing hangs or crashes. The test kills the server when told "ready". */
+/* The device goes away under a running program: its calls fail, nothing hangs or crashes. The test kills the server
+ * when told "ready". */
 #include "test.h"
 
 static void *blocked(void *arg)

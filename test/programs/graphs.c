@@ -26,17 +26,20 @@ int main(void)
 	CU(cuGraphAddMemsetNode(&set, g, NULL, 0, &ms, ctx));
 	uint32_t n = N, v = 100;
 	void *fill_args[] = {&a, &n, &v}, *inc_args[] = {&b, &n};
-	CUDA_KERNEL_NODE_PARAMS kp = {.func = f_fill, .gridDimX = N / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+	CUDA_KERNEL_NODE_PARAMS kp = {.func = f_fill, .gridDimX = N / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
+		.blockDimY = 1, .blockDimZ = 1,
 	                              .kernelParams = fill_args};
 	CU(cuGraphAddKernelNode_v2(&kfill, g, &set, 1, &kp));
-	CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = b,
+	CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = b,
 	                    .WidthInBytes = N * 4, .Height = 1, .Depth = 1};
 	CU(cuGraphAddMemcpyNode(&copy, g, &kfill, 1, &cp, ctx));
 	kp.func = f_inc;
 	kp.kernelParams = inc_args;
 	CU(cuGraphAddKernelNode_v2(&kinc, g, NULL, 0, &kp));
 	CU(cuGraphAddDependencies(g, &copy, &kinc, 1));
-	CUDA_MEMCPY3D op = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = b, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host,
+	CUDA_MEMCPY3D op = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = b, .dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = host,
 	                    .WidthInBytes = N * 4, .Height = 1, .Depth = 1};
 	CU(cuGraphAddMemcpyNode(&out, g, &kinc, 1, &op, ctx));
 	CUDA_HOST_NODE_PARAMS hp = {read_back, host};
@@ -64,7 +67,8 @@ int main(void)
 	CHECK(count == 1 && list[0] == out);
 	CUDA_KERNEL_NODE_PARAMS got;
 	CU(cuGraphKernelNodeGetParams_v2(kfill, &got));
-	CHECK(got.func == f_fill && got.gridDimX == N / 128 && *(CUdeviceptr *)got.kernelParams[0] == a && *(uint32_t *)got.kernelParams[2] == 100);
+	CHECK(got.func == f_fill && got.gridDimX == N / 128 && *(CUdeviceptr *)got.kernelParams[0] == a &&
+		*(uint32_t *)got.kernelParams[2] == 100);
 	CUDA_MEMSET_NODE_PARAMS mgot;
 	CU(cuGraphMemsetNodeGetParams(set, &mgot));
 	CHECK(mgot.dst == a && mgot.value == 0xff && mgot.width == N * 4);
@@ -151,7 +155,8 @@ int main(void)
 	CUgraphExec ax;
 	v = 3;
 	CUgraphNodeParams np = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-	np.kernel = (CUDA_KERNEL_NODE_PARAMS){.func = f_fill, .gridDimX = N / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+	np.kernel = (CUDA_KERNEL_NODE_PARAMS){.func = f_fill, .gridDimX = N / 128, .gridDimY = 1, .gridDimZ = 1,
+		.blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
 	                                      .kernelParams = fill_args};
 	CU(cuGraphCreate(&any, 0));
 	CU(cuGraphAddNode_v2(&an, any, NULL, NULL, 0, &np));

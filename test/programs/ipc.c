@@ -41,7 +41,8 @@ static void second(int fd)
 	inc(f, small, WORDS, NULL);
 	inc(f, large + LARGE - WORDS * 4, WORDS, NULL);
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-	CU(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)pool_fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CU(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)pool_fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		0));
 	close(pool_fd);
 	CHECK(cuMemAllocFromPoolAsync(&p, 64, pool, s) != CUDA_SUCCESS);
 	CU(cuMemPoolImportPointer(&p, pool, &m.pointer));
@@ -89,7 +90,8 @@ int main(int argc, char **argv)
 	CU(cuIpcGetMemHandle(&m.large, large));
 	CUmemoryPool pool;
 	int fd;
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 	                        .location = {CU_MEM_LOCATION_TYPE_DEVICE, dev}};
 	CU(cuMemPoolCreate(&pool, &props));
 	CU(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));

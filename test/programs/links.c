@@ -1,11 +1,13 @@
-/* Modules linked from pieces: functions and variables of one are used by another, names that both keep to themselves do not clash. */
+/* Modules linked from pieces: functions and variables of one are used by another, names that both keep to themselves do
+ * not clash. */
 #include "test.h"
 
 static const char library_text[] = HEAD
 	".visible .global .align 4 .u32 shared_counter = 100;\n"
 	".global .align 4 .u32 own = 1000;\n"
 	".visible .func (.param .b32 out) triple(.param .b32 x)\n{\n	.reg .b32 %r<4>; .reg .b64 %d<2>;\n"
-	"	ld.param.b32 %r0, [x]; mul.lo.u32 %r1, %r0, 3; ld.global.u32 %r2, [own]; add.u32 %r1, %r1, %r2; st.param.b32 [out], %r1;\n	ret;\n}\n"
+	"	ld.param.b32 %r0, [x]; mul.lo.u32 %r1, %r0, 3; ld.global.u32 %r2, [own]; add.u32 %r1, %r1, %r2; "
+	"st.param.b32 [out], %r1;\n	ret;\n}\n"
 	".weak .func (.param .b32 out) either()\n{\n	st.param.b32 [out], 1;\n	ret;\n}\n";
 static const char program_text[] = HEAD
 	".extern .global .align 4 .u32 shared_counter;\n"

@@ -47,7 +47,8 @@ int main(void)
 	CU(CALL(cuMemAlloc_v2, "cuMemAlloc")(&p, 4000));
 	uint32_t n = 1000, v = 5, h[1000];
 	void *args[] = {&p, &n, &v};
-	CU(CALL(cuLaunchKernel, "cuLaunchKernel")((CUfunction)kernel, 8, 1, 1, 128, 1, 1, 0, NULL, args, NULL)); /* a CUkernel may stand for it */
+	/* a CUkernel may stand for it */
+	CU(CALL(cuLaunchKernel, "cuLaunchKernel")((CUfunction)kernel, 8, 1, 1, 128, 1, 1, 0, NULL, args, NULL));
 	CU(CALL(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(h, p, 4000));
 	CHECK(h[999] == 1004);
 	v = 6;

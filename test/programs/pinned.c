@@ -52,10 +52,12 @@ int main(void)
 	CHECK(host == b + 5);
 	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
 	CHECK(type == CU_MEMORYTYPE_DEVICE);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)on_stack));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		(CUdeviceptr)(uintptr_t)on_stack));
 	CUdeviceptr base;
 	size_t size;
-	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE};
 	CU(cuPointerGetAttributes(3, which, (void *[]){&type, &base, &size}, p + 100));
 	CHECK(type == CU_MEMORYTYPE_DEVICE && base == p && size >= WORDS * 4);
 	type = 99;

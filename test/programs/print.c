@@ -1,9 +1,11 @@
-/* What a kernel prints stands on the program's own standard output, before what the program prints after synchronising. */
+/* What a kernel prints stands on the program's own standard output, before what the program prints after
+ * synchronising. */
 #include "test.h"
 
 static const char source[] = HEAD
 	".extern .func (.param .b32 r) vprintf (.param .b64 format, .param .b64 list);\n"
-	".global .align 1 .b8 text[15] = {104, 101, 108, 108, 111, 32, 37, 100, 32, 37, 46, 50, 102, 10, 0};\n" /* "hello %d %.2f\n" */
+	/* "hello %d %.2f\n" */
+	".global .align 1 .b8 text[15] = {104, 101, 108, 108, 111, 32, 37, 100, 32, 37, 46, 50, 102, 10, 0};\n"
 	".visible .entry hello()\n{\n" REGS
 	"	.local .align 8 .b8 list[16]; .reg .f64 %g<2>;\n"
 	"	mov.u64 %d0, list; cvta.local.u64 %d1, %d0;\n"

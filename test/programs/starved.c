@@ -38,7 +38,8 @@ int main(int argc, char **argv)
 	none = (struct rlimit){(rlim_t)first, had.rlim_max};
 	for (int i = 0; i < 3; i++) {
 		set_limit(none);
-		EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuMemExportToShareableHandle(&fd, h,
+			CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 		EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuMemAllocHost_v2(&pinned, 4096));
 		set_limit(had);
 		CU(cuMemAllocHost_v2(&pinned, 4096));

@@ -1,5 +1,6 @@
-/* Sixteen threads that never pause: they launch, ask streams and events, allocate, load code, capture, ask for attributes, and write pinned memory
- * without any call. Each checks what it has done. With an argument it goes on until there is a file of that name, else for a second. */
+/* Sixteen threads that never pause: they launch, ask streams and events, allocate, load code, capture, ask for
+ * attributes, and write pinned memory without any call. Each checks what it has done. With an argument it goes on until
+ * there is a file of that name, else for a second. */
 #include "test.h"
 
 #include <poll.h>
@@ -191,7 +192,8 @@ static unsigned long least(void)
 
 int main(int argc, char **argv)
 {
-	static void *(*const kinds[16])(void *) = {launcher, launcher, launcher, asker, asker, writer, writer, writer, copier, allocator,
+	static void *(*const kinds[16])(void *) = {launcher, launcher, launcher, asker, asker, writer, writer, writer,
+		copier, allocator,
 		allocator, allocator, loader, capturer, other, other};
 	ctx = start(NULL);
 	module = load();

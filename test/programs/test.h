@@ -1,5 +1,5 @@
-/* What the test programs of the driver API share. Each is a whole CUDA program that prints "ok NAME" and exits 0, or names what failed and
- * exits 1. They run against any driver: nothing here knows the software GPU but soft(). */
+/* What the test programs of the driver API share. Each is a whole CUDA program that prints "ok NAME" and exits 0, or
+ * names what failed and exits 1. They run against any driver: nothing here knows the software GPU but soft(). */
 #ifndef HOLDFAST_SHIM_TEST_H
 #define HOLDFAST_SHIM_TEST_H
 
@@ -49,7 +49,8 @@ static inline int finish(const char *name)
 	"	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r1, %r2, %r3;\n"
 #define REGS "	.reg .pred %p<4>; .reg .b32 %r<16>; .reg .f32 %f<8>; .reg .b64 %d<16>;\n"
 
-/* add: c = a + b; fill: p = v + index; inc: p += 1; copy: dst = src; poke: one store of v; all on n 32-bit words, but poke. */
+/* add: c = a + b; fill: p = v + index; inc: p += 1; copy: dst = src; poke: one store of v; all on n 32-bit words, but
+ * poke. */
 static const char kernels[] = HEAD
 	".visible .global .align 4 .u32 counter = 7;\n"
 	".visible .const .align 4 .u32 table[4] = {10, 20, 30, 40};\n"
@@ -57,33 +58,42 @@ static const char kernels[] = HEAD
 	"	ld.param.u64 %d0, [a]; ld.param.u64 %d1, [b]; ld.param.u64 %d2, [c]; ld.param.u32 %r0, [n];\n" INDEX
 	"	setp.ge.u32 %p0, %r4, %r0;\n	@%p0 ret;\n"
 	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; add.u64 %d5, %d1, %d3; add.u64 %d6, %d2, %d3;\n"
-	"	ld.global.f32 %f0, [%d4]; ld.global.f32 %f1, [%d5]; add.f32 %f2, %f0, %f1; st.global.f32 [%d6], %f2;\n	ret;\n}\n"
+	"	ld.global.f32 %f0, [%d4]; ld.global.f32 %f1, [%d5]; add.f32 %f2, %f0, %f1; st.global.f32 [%d6], %f2;\n"
+	"	ret;\n}\n"
 	".visible .entry fill(.param .u64 p, .param .u32 n, .param .u32 v)\n{\n" REGS
 	"	ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; ld.param.u32 %r5, [v];\n" INDEX
 	"	setp.ge.u32 %p0, %r4, %r0;\n	@%p0 ret;\n"
-	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; add.u32 %r6, %r5, %r4; st.global.u32 [%d4], %r6;\n	ret;\n}\n"
+	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; add.u32 %r6, %r5, %r4; st.global.u32 [%d4], %r6;\n	ret;\n"
+	"}\n"
 	".visible .entry inc(.param .u64 p, .param .u32 n)\n{\n" REGS
 	"	ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n];\n" INDEX
 	"	setp.ge.u32 %p0, %r4, %r0;\n	@%p0 ret;\n"
-	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; ld.global.u32 %r6, [%d4]; add.u32 %r6, %r6, 1; st.global.u32 [%d4], %r6;\n	ret;\n}\n"
+	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; ld.global.u32 %r6, [%d4]; add.u32 %r6, %r6, 1; "
+	"st.global.u32 [%d4], %r6;\n	ret;\n}\n"
 	".visible .entry copy(.param .u64 dst, .param .u64 src, .param .u32 n)\n{\n" REGS
 	"	ld.param.u64 %d0, [dst]; ld.param.u64 %d1, [src]; ld.param.u32 %r0, [n];\n" INDEX
 	"	setp.ge.u32 %p0, %r4, %r0;\n	@%p0 ret;\n"
-	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; add.u64 %d5, %d1, %d3; ld.global.u32 %r6, [%d5]; st.global.u32 [%d4], %r6;\n	ret;\n}\n"
+	"	mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d0, %d3; add.u64 %d5, %d1, %d3; ld.global.u32 %r6, [%d5]; "
+	"st.global.u32 [%d4], %r6;\n	ret;\n}\n"
 	".visible .entry poke(.param .u64 p, .param .u32 v)\n{\n" REGS
 	"	ld.param.u64 %d0, [p]; ld.param.u32 %r5, [v]; st.global.u32 [%d0], %r5;\n	ret;\n}\n"
 	/* bump: counter += table[2] */
 	".visible .entry bump()\n{\n" REGS
-	"	ld.global.u32 %r0, [counter]; ld.const.u32 %r1, [table+8]; add.u32 %r0, %r0, %r1; st.global.u32 [counter], %r0;\n	ret;\n}\n"
+	"	ld.global.u32 %r0, [counter]; ld.const.u32 %r1, [table+8]; add.u32 %r0, %r0, %r1; "
+	"st.global.u32 [counter], %r0;\n	ret;\n}\n"
 	/* mixed: parameters of every size at their alignments, summed into *p */
-	".visible .entry mixed(.param .u8 a, .param .u16 b, .param .u64 p, .param .u32 c, .param .f64 d, .param .u8 e)\n{\n" REGS
+	".visible .entry mixed(.param .u8 a, .param .u16 b, .param .u64 p, .param .u32 c, .param .f64 d, .param .u8 e)\n"
+	"{\n" REGS
 	"	.reg .b16 %h<4>; .reg .f64 %g<4>;\n"
-	"	ld.param.u8 %r0, [a]; ld.param.u16 %r1, [b]; ld.param.u64 %d0, [p]; ld.param.u32 %r2, [c]; ld.param.f64 %g0, [d]; ld.param.u8 %r3, [e];\n"
-	"	cvt.rzi.u32.f64 %r4, %g0; add.u32 %r5, %r0, %r1; add.u32 %r5, %r5, %r2; add.u32 %r5, %r5, %r3; add.u32 %r5, %r5, %r4;\n"
+	"	ld.param.u8 %r0, [a]; ld.param.u16 %r1, [b]; ld.param.u64 %d0, [p]; ld.param.u32 %r2, [c]; "
+	"ld.param.f64 %g0, [d]; ld.param.u8 %r3, [e];\n"
+	"	cvt.rzi.u32.f64 %r4, %g0; add.u32 %r5, %r0, %r1; add.u32 %r5, %r5, %r2; add.u32 %r5, %r5, %r3; "
+	"add.u32 %r5, %r5, %r4;\n"
 	"	st.global.u32 [%d0], %r5;\n	ret;\n}\n"
 	/* wait: until *p is not 0, which only the host can write */
 	".visible .entry wait(.param .u64 p)\n{\n" REGS
-	"	ld.param.u64 %d0, [p];\nagain:\n	ld.volatile.global.u32 %r0, [%d0];\n	setp.eq.u32 %p0, %r0, 0;\n	@%p0 bra again;\n	ret;\n}\n";
+	"	ld.param.u64 %d0, [p];\nagain:\n	ld.volatile.global.u32 %r0, [%d0];\n	setp.eq.u32 %p0, %r0, 0;\n"
+	"	@%p0 bra again;\n	ret;\n}\n";
 
 static inline CUcontext start(CUdevice *dev)
 {
@@ -118,13 +128,16 @@ static inline CUfunction function(CUmodule m, const char *name)
 	return f;
 }
 
-#define LAUNCH(f, n, stream, ...)                                                                                                  \
-	do {                                                                                                                       \
-		void *args_[] = {__VA_ARGS__};                                                                                     \
-		CU(cuLaunchKernel((f), ((n) + 127) / 128, 1, 1, 128, 1, 1, 0, (stream), args_, NULL));                             \
+#define LAUNCH(f, n, stream, ...) \
+	do { \
+		void *args_[] = {__VA_ARGS__}; \
+		CU(cuLaunchKernel((f), ((n) + 127) / 128, 1, 1, 128, 1, 1, 0, (stream), args_, NULL)); \
 	} while (0)
 /* The kernels on words. */
-static inline void fill(CUfunction f, CUdeviceptr p, uint32_t n, uint32_t v, CUstream s) { LAUNCH(f, n, s, &p, &n, &v); }
+static inline void fill(CUfunction f, CUdeviceptr p, uint32_t n, uint32_t v, CUstream s)
+{
+	LAUNCH(f, n, s, &p, &n, &v);
+}
 static inline void inc(CUfunction f, CUdeviceptr p, uint32_t n, CUstream s) { LAUNCH(f, n, s, &p, &n); }
 
 /* Device words p[0..n) must be v + index. */
@@ -167,7 +180,8 @@ static inline void send_fd(int socket, int fd)
 		char bytes[CMSG_SPACE(sizeof fd)];
 	} control = {0};
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+		.msg_controllen = sizeof control.bytes};
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	h->cmsg_level = SOL_SOCKET;
 	h->cmsg_type = SCM_RIGHTS;
@@ -185,7 +199,8 @@ static inline int receive_fd(int socket)
 		char bytes[CMSG_SPACE(sizeof fd)];
 	} control;
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+		.msg_controllen = sizeof control.bytes};
 	CHECK(recvmsg(socket, &m, 0) == 1);
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	CHECK(h && h->cmsg_type == SCM_RIGHTS);

@@ -1,24 +1,28 @@
 /* Texture and surface objects over arrays, layers, levels, linear and pitched memory. */
 #include "test.h"
 
-#define PROLOGUE                                                                                                            \
-	"	.reg .b32 %r<16>; .reg .f32 %f<16>; .reg .b64 %d<8>;\n"                                                     \
-	"	ld.param.u64 %d0, [out]; ld.param.u64 %d1, [t]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d0, %d2;\n"
+#define PROLOGUE \
+	"	.reg .b32 %r<16>; .reg .f32 %f<16>; .reg .b64 %d<8>;\n" \
+	"	ld.param.u64 %d0, [out]; ld.param.u64 %d1, [t]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; " \
+	"add.u64 %d3, %d0, %d2;\n"
 #define KERNEL(name) ".visible .entry " name "(.param .u64 out, .param .u64 t)\n{\n" PROLOGUE
 static const char source[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 	/* line: out[i] = texel i */
 	KERNEL("line") "	tex.1d.v4.u32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r0}]; st.global.u32 [%d3], %r1;\n	ret;\n}\n"
 	/* plane: out[i] = the texel at (i % 8 + 0.5, i / 8 + 0.5) */
 	KERNEL("plane")
-	"	and.b32 %r1, %r0, 7; shr.u32 %r2, %r0, 3; cvt.rn.f32.u32 %f0, %r1; cvt.rn.f32.u32 %f1, %r2; add.f32 %f0, %f0, 0f3f000000;\n"
-	"	add.f32 %f1, %f1, 0f3f000000; tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%d1, {%f0, %f1}]; st.global.f32 [%d3], %f2;\n	ret;\n}\n"
+	"	and.b32 %r1, %r0, 7; shr.u32 %r2, %r0, 3; cvt.rn.f32.u32 %f0, %r1; cvt.rn.f32.u32 %f1, %r2; "
+	"add.f32 %f0, %f0, 0f3f000000;\n"
+	"	add.f32 %f1, %f1, 0f3f000000; tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%d1, {%f0, %f1}]; "
+	"st.global.f32 [%d3], %f2;\n	ret;\n}\n"
 	/* between: out[i] = half way between texels i and i + 1 of row 0 */
 	KERNEL("between")
 	"	add.u32 %r1, %r0, 1; cvt.rn.f32.u32 %f0, %r1; mov.f32 %f1, 0f3f000000;\n"
 	"	tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%d1, {%f0, %f1}]; st.global.f32 [%d3], %f2;\n	ret;\n}\n"
 	/* layer: out[i] = texel (0, 0) of layer i */
 	KERNEL("layer")
-	"	mov.u32 %r1, 0; tex.a2d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%d1, {%r0, %r1, %r1, %r1}]; st.global.u32 [%d3], %r2;\n	ret;\n}\n"
+	"	mov.u32 %r1, 0; tex.a2d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%d1, {%r0, %r1, %r1, %r1}]; "
+	"st.global.u32 [%d3], %r2;\n	ret;\n}\n"
 	/* level: out[i] = level i in the middle */
 	KERNEL("level")
 	"	cvt.rn.f32.u32 %f0, %r0; mov.f32 %f1, 0f3f000000;\n"
@@ -41,7 +45,8 @@ static void run(CUfunction f, unsigned long long object, unsigned int n)
 
 static void fill_array(CUarray a, const void *host, size_t row, size_t rows, size_t slices)
 {
-	CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .WidthInBytes = row,
+	CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = a, .WidthInBytes = row,
 	                   .Height = rows, .Depth = slices};
 	CU(cuMemcpy3D_v2(&p));
 }
@@ -71,7 +76,8 @@ int main(void)
 	start(NULL);
 	CU(cuModuleLoadData(&m, source));
 	CU(cuMemAlloc_v2(&out, 256));
-	CUDA_TEXTURE_DESC point = {.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP}}, linear = point;
+	CUDA_TEXTURE_DESC point = {.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP,
+		CU_TR_ADDRESS_MODE_CLAMP}}, linear = point;
 	linear.filterMode = CU_TR_FILTER_MODE_LINEAR;
 	CUDA_TEXTURE_DESC integers = point;
 	integers.flags = CU_TRSF_READ_AS_INTEGER;
@@ -83,7 +89,8 @@ int main(void)
 		ramp[i] = 3 * i + 1;
 	CU(cuMemAlloc_v2(&p, 256));
 	CU(cuMemcpyHtoD_v2(p, ramp, 256));
-	CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_LINEAR, .res.linear = {p, CU_AD_FORMAT_UNSIGNED_INT32, 1, 240}}, back;
+	CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_LINEAR, .res.linear = {p, CU_AD_FORMAT_UNSIGNED_INT32, 1, 240}},
+		back;
 	CU(cuTexObjectCreate(&t, &r, &integers, NULL));
 	CU(cuTexObjectGetResourceDesc(&back, t));
 	CHECK(back.resType == CU_RESOURCE_TYPE_LINEAR && back.res.linear.devPtr == p && back.res.linear.sizeInBytes == 240);
@@ -116,10 +123,12 @@ int main(void)
 	size_t pitch;
 	CUdeviceptr q;
 	CU(cuMemAllocPitch_v2(&q, &pitch, 32, 8, 4));
-	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = plane, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = q, .dstPitch = pitch,
+	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = plane, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = q, .dstPitch = pitch,
 	                   .WidthInBytes = 32, .Height = 8};
 	CU(cuMemcpy2D_v2(&c));
-	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D, .res.pitch2D = {q, CU_AD_FORMAT_FLOAT, 1, 8, 8, pitch}};
+	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D,
+		.res.pitch2D = {q, CU_AD_FORMAT_FLOAT, 1, 8, 8, pitch}};
 	CU(cuTexObjectCreate(&t, &r, &point, NULL));
 	run(get(m, "plane"), t, 64);
 	floats("pitched memory", &image[0][0], 64);
@@ -180,7 +189,8 @@ int main(void)
 	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = canvas};
 	CU(cuSurfObjectCreate(&s, &r));
 	run(get(m, "paint"), s, 8);
-	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = canvas, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = lines, .WidthInBytes = 32, .Height = 2};
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = canvas, .dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = lines, .WidthInBytes = 32, .Height = 2};
 	CU(cuMemcpy2D_v2(&c));
 	for (uint32_t i = 0; i < 8; i++)
 		CHECK(lines[0][i] == 0 && lines[1][i] == ramp[i] + 1);

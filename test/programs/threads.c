@@ -1,4 +1,5 @@
-/* Threads that share a context, threads with contexts of their own, per-thread default streams, a thread cancelled between calls. */
+/* Threads that share a context, threads with contexts of their own, per-thread default streams, a thread cancelled
+ * between calls. */
 #include "test.h"
 
 enum { THREADS = 8, ROUNDS = 40, N = 3000 };

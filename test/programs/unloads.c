@@ -1,5 +1,5 @@
-/* Modules are unloaded in some threads while others launch kernels of one that stays: an unload makes the driver forget what it knows of
- * functions, and must not do so between looking and using. */
+/* Modules are unloaded in some threads while others launch kernels of one that stays: an unload makes the driver forget
+ * what it knows of functions, and must not do so between looking and using. */
 #include "test.h"
 
 #include <stdatomic.h>

@@ -53,7 +53,8 @@ int main(void)
 	size_t size = offsetof(__typeof__(packed), n) + sizeof packed.n; /* without the padding behind it */
 	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
 	CU(cuLaunchKernel(add, (N + 127) / 128, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
-	CUlaunchConfig config = {.gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+	CUlaunchConfig config = {.gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
+		.blockDimY = 1, .blockDimZ = 1};
 	void *params[] = {&a, &c, &c, &count};
 	CU(cuLaunchKernelEx(&config, add, params, NULL));
 	CU(cuMemcpyDtoH_v2(h, c, N * 4));

@@ -1,4 +1,5 @@
-/* Virtual memory management: reserve, create, map, access; the same physical memory twice; exported to another process and back. */
+/* Virtual memory management: reserve, create, map, access; the same physical memory twice; exported to another process
+ * and back. */
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 
 	"holdfast/internal/softgpu/device"
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // driverEnv names the directory of the libcuda.so.1 that TestDriver runs on; unset: the stub and a software GPU.
@@ -26,28 +25,8 @@ func driver(t *testing.T) (env []string, soft bool) {
 	if dir := os.Getenv(driverEnv); dir != "" {
 		return []string{"LD_LIBRARY_PATH=" + dir}, false
 	}
-	dir := t.TempDir()
-	if out, err := exec.Command(filepath.Join("..", "..", "stub", "build.sh"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	socket := filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := device.Serve(ctx, l, device.Config{Memory: 1 << 30, Devices: 1, Deterministic: true}); err != nil || ctx.Err() == nil {
-			t.Errorf("the software GPU ended: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return []string{"LD_LIBRARY_PATH=" + dir, "HOLDFAST_SOFTGPU_SOCKET=" + socket}, true
+	socket, _ := rig.GPU(t, device.Config{Memory: 1 << 30, Devices: 1, Deterministic: true})
+	return rig.Environment(t, socket), true
 }
 
 // driverCheckpoint has the driver take down a released program and bring it back; it stands still all that time.
@@ -69,7 +48,8 @@ func (h *held) driverCheckpoint(tool string, env []string) (log string) {
 		h.t.Fatal(err)
 	}
 	p := h.park(tid)
-	return fmt.Sprintf("%s%d threads parked in %d µs %s", log, p.Threads, p.Nanos/1000, step("checkpoint", "restore", "unlock"))
+	return fmt.Sprintf("%s%d threads parked in %d µs %s", log, p.Threads, p.Nanos/1000,
+		step("checkpoint", "restore", "unlock"))
 }
 
 // TestDriver runs a program with real kernels through freezing, letting go, coming back and the death of the daemon.
@@ -105,7 +85,8 @@ func TestDriver(t *testing.T) {
 	launched, graphs := uint64(0), uint64(0)
 	check := func(when string) {
 		t.Helper()
-		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111, small: launched, word: graphs,
+		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111,
+			small: launched, word: graphs,
 			scratch: graphs, pool + 5<<20 - 8: 0x2222222222222222, va + 4<<20: 0x3333333333333333} {
 			if got := p.ok("read %d", at)[0]; got != want {
 				t.Fatalf("%s: at %#x: %#x, want %#x", when, at, got, want)
@@ -132,7 +113,8 @@ func TestDriver(t *testing.T) {
 			}
 		}
 		if round > 0 {
-			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is with us.
+			// As in a whole-process checkpoint: the driver's own state goes away and comes back while the memory is
+			// with us.
 			t.Logf("round %d: %s", round, h.driverCheckpoint(filepath.Join(dir, "ckpt"), env))
 		} else {
 			h.hangUp()
@@ -162,7 +144,9 @@ func TestDriver(t *testing.T) {
 	p.ok("freeasync %d 0", pool)
 	p.ok("free %d", big)
 	h.until("FREE", func() bool { return !h.holds(big) })
-	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool { return c.Code == wire.CaveatDriverMemory }); i >= 0 {
+	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool {
+		return c.Code == wire.CaveatDriverMemory
+	}); i >= 0 {
 		t.Errorf("memory stays with the driver: %s", h.caveats[i].Text)
 	}
 	p.quit()

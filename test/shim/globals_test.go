@@ -110,7 +110,8 @@ func TestGlobals(t *testing.T) {
 	p.ok("bump 2 1")
 	want(third, 8)
 	// Variables that nobody asks for would not come back.
-	if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatGlobals || h.caveats[0].Flags != 0 || !strings.Contains(h.caveats[0].Text, "never asks") {
+	if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatGlobals || h.caveats[0].Flags != 0 ||
+		!strings.Contains(h.caveats[0].Text, "never asks") {
 		t.Errorf("caveats %v", h.caveats)
 	}
 	p.quit()

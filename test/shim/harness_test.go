@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 // patience bounds every wait of a test: it is reached only when something is broken.
@@ -29,63 +29,35 @@ const inTime = uint32(patience / time.Millisecond)
 // builtEnv names a directory with everything that built makes, for machines without a compiler.
 const builtEnv = "HOLDFAST_TEST_BUILT"
 
-// testDevice is a character device that can be mapped and is everywhere; the shim in built's directory "device" takes it for the GPU's.
-const testDevice = "/dev/zero"
-
-// built holds the shim, the fake driver and the test programs, compiled once a test run.
-var built = sync.OnceValues(func() (dir string, err error) {
-	if dir = os.Getenv(builtEnv); dir != "" {
-		return dir, nil
-	}
-	if dir, err = os.MkdirTemp("", "shimtest"); err != nil {
-		return "", err
-	}
-	// Reading the sources tells go test that its result depends on them.
-	sources, err := filepath.Glob(filepath.Join("..", "..", "shim", "*"))
-	if err != nil {
-		return dir, err
-	}
-	for _, s := range sources {
-		if _, err := os.ReadFile(s); err != nil && !errors.Is(err, unix.EISDIR) {
-			return dir, err
-		}
-	}
-	lib := filepath.Join(dir, "libcuda.so.1")
-	for _, args := range [][]string{
-		{filepath.Join("..", "..", "shim", "build.sh"), dir},
-		// The same for another device, since there is none of NVIDIA's here.
-		{"env", "CFLAGS=" + os.Getenv("CFLAGS") + ` -DHF_DEVICE_PREFIX="` + testDevice + `"`, filepath.Join("..", "..", "shim", "build.sh"), filepath.Join(dir, "device")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "../programs/helpers/fakecuda.c", "-o", lib},
-		{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
-		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/prog.c", "-o", filepath.Join(dir, "prog"), "-L" + dir, "-lcuda", "-lpthread"},
-		{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/ckpt.c", "-o", filepath.Join(dir, "ckpt"), "-L" + dir, "-lcuda"},
-		{"gcc", "-Wall", "-O2", "../programs/helpers/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("%v: %w\n%s", args, err, out)
-		}
-	}
-	return dir, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := built(); dir != "" && dir != os.Getenv(builtEnv) {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
+// build is a directory with the shim, the fake driver and the test programs.
 func build(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil && os.Getenv(builtEnv) == "" {
-		t.Skip("no gcc: the shim cannot be built")
+	if dir := os.Getenv(builtEnv); dir != "" {
+		return dir
 	}
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
+	sources := []string{"shim/*.[ch]", "shim/build.sh"}
+	for _, c := range []string{"fakecuda", "prog", "ckpt", "nocuda"} {
+		sources = append(sources, "test/programs/helpers/"+c+".c")
 	}
-	return dir
+	return rig.Build(t, "shimtest", sources, func(dir string) error {
+		lib, shim := filepath.Join(dir, "libcuda.so.1"), rig.Shim(t)
+		for _, args := range [][]string{
+			{"cp", "-r", filepath.Join(shim, "libholdfast.so"), filepath.Join(shim, "device"), dir},
+			{"gcc", "-Wall", "-Wextra", "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic",
+				"../programs/helpers/fakecuda.c", "-o", lib},
+			{"ln", "-s", "libcuda.so.1", filepath.Join(dir, "libcuda.so")},
+			{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/prog.c", "-o", filepath.Join(dir, "prog"),
+				"-L" + dir, "-lcuda", "-lpthread"},
+			{"gcc", "-Wall", "-Wextra", "-O2", "../programs/helpers/ckpt.c", "-o", filepath.Join(dir, "ckpt"),
+				"-L" + dir, "-lcuda"},
+			{"gcc", "-Wall", "-O2", "../programs/helpers/nocuda.c", "-o", filepath.Join(dir, "nocuda"), "-ldl"},
+		} {
+			if err := rig.Run(args[0], args[1:]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // program is one prog under the shim, driven by lines.
@@ -100,7 +72,8 @@ type program struct {
 func start(t testing.TB, holdfastDir string, env ...string) *program {
 	t.Helper()
 	dir := build(t)
-	env = append([]string{"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR=" + holdfastDir}, env...)
+	env = append([]string{"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libholdfast.so"),
+		"HOLDFAST_DIR=" + holdfastDir}, env...)
 	return run(t, exec.Command(filepath.Join(dir, "prog")), env)
 }
 
@@ -453,7 +426,8 @@ func (d *daemon) giveBack(old *held) *held {
 		d.t.Fatalf("HELLO after release: %+v", h.hello)
 	}
 	for id, a := range old.allocs {
-		if err := h.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3}, old.fds[id]); err != nil {
+		if err := h.c.Send(0, &wire.Map{ID: id, VA: a.VA, Size: a.Size, Device: a.Device, Access: 3},
+			old.fds[id]); err != nil {
 			d.t.Fatal(err)
 		}
 	}
@@ -469,7 +443,8 @@ func (d *daemon) giveBack(old *held) *held {
 func wake(t testing.TB, h *held) {
 	t.Helper()
 	const sigrtmax = 64
-	if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID), unix.Signal(sigrtmax-wire.SignalOffset)); err != nil {
+	if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID),
+		unix.Signal(sigrtmax-wire.SignalOffset)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -483,7 +458,8 @@ func (h *held) word(va uint64) uint64 {
 			if _, err := unix.Pread(h.fds[id], b[:], int64(va-a.VA)); err != nil {
 				h.t.Fatal(err)
 			}
-			return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 |
+			return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 |
+				uint64(b[5])<<40 |
 				uint64(b[6])<<48 | uint64(b[7])<<56
 		}
 	}

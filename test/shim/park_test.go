@@ -63,7 +63,8 @@ func TestPark(t *testing.T) {
 		t.Logf("round %d: %d µs", round, parked.Nanos/1000)
 		switch round % 3 {
 		case 1: // the driver waits for one of them
-			if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID), unix.Signal(64-wire.RunOffset)); err != nil {
+			if err := unix.Tgkill(int(h.hello.PID), int(h.hello.ControlTID),
+				unix.Signal(64-wire.RunOffset)); err != nil {
 				t.Fatal(err)
 			}
 			h.untilRunning(true)
@@ -79,8 +80,8 @@ func TestPark(t *testing.T) {
 	p.quit()
 }
 
-// A thread that has slept through the end of one time comes to the next all the same: the scheduler may not have let it out of
-// the handler in between.
+// A thread that has slept through the end of one time comes to the next all the same: the scheduler may not have let it
+// out of the handler in between.
 func TestParkAgainAtOnce(t *testing.T) {
 	d, p, h := attach(t)
 	p.ok("spin 40")
@@ -100,7 +101,8 @@ func TestNothingBeforePark(t *testing.T) {
 	d, p, h := attach(t)
 	p.ok("alloc 4096")
 	h.letGo()
-	for _, m := range []wire.Message{&wire.Untap{}, &wire.Ask{}, &wire.Freeze{}, &wire.Thaw{}, &wire.Release{}, &wire.MapEnd{}, &wire.Quit{}} {
+	for _, m := range []wire.Message{&wire.Untap{}, &wire.Ask{}, &wire.Freeze{}, &wire.Thaw{}, &wire.Release{},
+		&wire.MapEnd{}, &wire.Quit{}} {
 		if f, ok := h.ask(m).(*wire.Failed); !ok || f.Code != wire.FailedState {
 			t.Errorf("%v: %+v", m.Type(), f)
 		}

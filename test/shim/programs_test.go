@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
-// restless is a daemon that never leaves its programs alone: it freezes each every few milliseconds, and every other time
-// takes all memory away and gives it back.
+// restless is a daemon that never leaves its programs alone: it freezes each every few milliseconds, and every other
+// time takes all memory away and gives it back.
 type restless struct {
 	l interface {
 		Accept() (*wire.Conn, error)
@@ -86,7 +87,8 @@ func awaitReturn(back chan *wire.Conn, pid uint32) *wire.Conn {
 		case c := <-back:
 			return c
 		case <-look.C:
-			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") Z ") {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil ||
+				strings.Contains(string(stat), ") Z ") {
 				return nil
 			}
 		}
@@ -171,7 +173,8 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 				return err
 			}
 			if f, ok := m.(*wire.Failed); ok {
-				if f.Code != wire.FailedCapture && f.Code != wire.FailedInside && f.Code != wire.FailedSync && !strings.Contains(f.Text, "ending") {
+				if f.Code != wire.FailedCapture && f.Code != wire.FailedInside && f.Code != wire.FailedSync &&
+					!strings.Contains(f.Text, "ending") {
 					return fmt.Errorf("FREEZE: %+v", f)
 				}
 				r.mu.Lock()
@@ -209,7 +212,8 @@ func (r *restless) disturb(c *wire.Conn, hello *wire.Hello, token [16]byte, back
 					return errGone
 				}
 				for id, h := range allocs {
-					if c.Send(0, &wire.Map{ID: id, VA: h.a.VA, Size: h.a.Size, Device: h.a.Device, Access: 3}, h.fd) != nil {
+					if c.Send(0, &wire.Map{ID: id, VA: h.a.VA, Size: h.a.Size, Device: h.a.Device, Access: 3},
+						h.fd) != nil {
 						return errGone
 					}
 				}
@@ -244,13 +248,7 @@ func TestPrograms(t *testing.T) {
 	if !soft {
 		t.Skip("the programs run on the software GPU")
 	}
-	stub := strings.TrimPrefix(env[0], "LD_LIBRARY_PATH=")
-	sources, err := filepath.Glob(filepath.Join("..", "programs", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no programs", err)
-	}
-	for _, src := range sources {
-		name := strings.TrimSuffix(filepath.Base(src), ".c")
+	for _, name := range rig.Programs(t) {
 		var args []string
 		switch name {
 		case "gone", "checkpoint", "ipc", "starved":
@@ -260,16 +258,14 @@ func TestPrograms(t *testing.T) {
 			args = []string{"40"}
 		}
 		t.Run(name, func(t *testing.T) {
-			exe := filepath.Join(t.TempDir(), name)
-			if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-o", exe, src, "-L"+stub, "-l:libcuda.so.1", "-lpthread", "-ldl").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
 			d := listen(t, t.TempDir())
-			r := &restless{l: acceptor(d.accept), back: map[[16]byte]chan *wire.Conn{}, refused: map[string]int{}, caveats: map[string]bool{}}
+			r := &restless{l: acceptor(d.accept), back: map[[16]byte]chan *wire.Conn{}, refused: map[string]int{},
+				caveats: map[string]bool{}}
 			done := make(chan struct{})
 			go func() { r.serve(); close(done) }()
-			cmd := exec.CommandContext(t.Context(), exe, args...)
-			cmd.Env = append(append(os.Environ(), env...), "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+d.dir)
+			cmd := exec.CommandContext(t.Context(), rig.Program(t, name), args...)
+			cmd.Env = append(append(os.Environ(), env...), "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"),
+				"HOLDFAST_DIR="+d.dir)
 			timer := time.AfterFunc(6*patience, func() { cmd.Process.Kill() })
 			out, err := cmd.CombinedOutput()
 			timer.Stop()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/internal/wire"
+	"holdfast/test/rig"
 )
 
 func TestWithoutCUDA(t *testing.T) {
@@ -56,11 +57,13 @@ func TestWithoutDaemon(t *testing.T) {
 	}
 }
 
-// The warning comes before cuInit returns: a program that ends at once has said it. Both of its outputs are one pipe, which keeps their order.
+// The warning comes before cuInit returns: a program that ends at once has said it. Both of its outputs are one pipe,
+// which keeps their order.
 func TestWarningBeforeInit(t *testing.T) {
 	dir := build(t)
 	cmd := exec.Command(filepath.Join(dir, "prog"))
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"),
+		"HOLDFAST_DIR="+t.TempDir())
 	cmd.Stdin = strings.NewReader("init\nquit\n")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !regexp.MustCompile(`^holdfast: no daemon .* runs unheld\n0\n`).Match(out) {
@@ -85,8 +88,10 @@ func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
 func TestHello(t *testing.T) {
 	_, p, h := attach(t, "HOLDFAST_NAME=fred", "HOLDFAST_GPU=soft")
 	e := h.hello
-	if e.Proto != wire.Version || e.Flags != can || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID || e.GPU != wire.GPUSoft ||
-		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 || e.Driver != 13000 || e.StartTime == 0 {
+	if e.Proto != wire.Version || e.Flags != can || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID ||
+		e.GPU != wire.GPUSoft ||
+		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 ||
+		e.Driver != 13000 || e.StartTime == 0 {
 		t.Errorf("%+v", e)
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", e.PID, e.ControlTID))
@@ -96,7 +101,8 @@ func TestHello(t *testing.T) {
 	h.eventually("the module", func() bool { return len(h.modules) > 0 })
 	p.quit()
 	h.ended()
-	if len(h.contexts) != 1 || h.contexts[0].Alive != 1 || len(h.modules) != 1 || h.modules[0].Call != "cuModuleLoadData" {
+	if len(h.contexts) != 1 || h.contexts[0].Alive != 1 || len(h.modules) != 1 ||
+		h.modules[0].Call != "cuModuleLoadData" {
 		t.Errorf("contexts %v, modules %v", h.contexts, h.modules)
 	}
 }
@@ -311,7 +317,8 @@ func TestReleaseAndMap(t *testing.T) {
 		}
 		for _, e := range entries {
 			link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", h.hello.PID, e.Name()))
-			if strings.Contains(link, "memfd") || strings.Contains(link, "socket") || strings.Contains(link, "eventfd") {
+			if strings.Contains(link, "memfd") || strings.Contains(link, "socket") ||
+				strings.Contains(link, "eventfd") {
 				t.Fatalf("round %d: descriptor %s is open: %s", round, e.Name(), link)
 			}
 		}
@@ -420,7 +427,8 @@ func TestDaemonDies(t *testing.T) {
 				t.Fatalf("round %d: %#x is not announced", round, va)
 			}
 		}
-		if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatManaged || len(h.modules) != 2 || h.modules[0].Kind != wire.ModulePTX {
+		if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatManaged || len(h.modules) != 2 ||
+			h.modules[0].Kind != wire.ModulePTX {
 			t.Fatalf("round %d: caveats %v, modules %v", round, h.caveats, h.modules)
 		}
 		h.eventually("launches", func() bool { return h.page.Read().Launches > launches })
@@ -472,7 +480,8 @@ func TestBusyDeviceRefusesFreeze(t *testing.T) {
 	p.quit()
 }
 
-// A freeze that may wait for a calm moment leaves the gate open while the program waits for the device, and shuts it when that ends.
+// A freeze that may wait for a calm moment leaves the gate open while the program waits for the device, and shuts it
+// when that ends.
 func TestCalm(t *testing.T) {
 	_, p, h := attach(t)
 	a, b := p.ok("alloc 4096")[0], p.ok("alloc 4096")[0]
@@ -638,7 +647,8 @@ func TestFork(t *testing.T) {
 	_, p, h := attach(t)
 	counters := p.do("threads 4")
 	for range 5 {
-		// The child may not come up (as with the real driver), holds none of our descriptors and does not disturb the parent.
+		// The child may not come up (as with the real driver), holds none of our descriptors and does not disturb the
+		// parent.
 		if r := p.do("fork"); r[0] != 3 || r[1] != 0 {
 			t.Fatalf("in the child: %v", r)
 		}
@@ -659,14 +669,15 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A child lets go of the device, so that it can be dumped; the parent does not, nor does a child of a program that nobody holds.
+// A child lets go of the device, so that it can be dumped; the parent does not, nor does a child of a program that
+// nobody holds.
 func TestForkLeavesDevice(t *testing.T) {
 	const mappings = 1000
 	shim := filepath.Join(build(t), "device", "libholdfast.so")
-	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + testDevice, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
+	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + rig.Device, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
 	_, p, _ := attach(t, env...)
 	for range 2 {
-		r := p.do("device %s", testDevice)
+		r := p.do("device %s", rig.Device)
 		if len(r) != 6 || r[0] != mappings || r[1] != 2 || r[2] == 0 {
 			t.Fatalf("in the parent: %v", r)
 		}
@@ -678,7 +689,7 @@ func TestForkLeavesDevice(t *testing.T) {
 
 	unheld := start(t, t.TempDir(), env...)
 	unheld.ok("init")
-	if r := unheld.do("device %s", testDevice); len(r) != 6 || r[3] != mappings || r[4] != 2 {
+	if r := unheld.do("device %s", rig.Device); len(r) != 6 || r[3] != mappings || r[4] != 2 {
 		t.Errorf("unheld: %v", r)
 	}
 	unheld.quit()
@@ -747,7 +758,8 @@ func TestQuit(t *testing.T) {
 	p.quit()
 }
 
-// Memory that was away is imported when it is back, and the driver does not export that: the daemon has a descriptor to give.
+// Memory that was away is imported when it is back, and the driver does not export that: the daemon has a descriptor to
+// give.
 func TestExport(t *testing.T) {
 	const mib = 1 << 20
 	d, p, h := attach(t)
@@ -868,7 +880,8 @@ func TestExport(t *testing.T) {
 		t.Errorf("%d descriptors are open, %d before", n, had)
 	}
 
-	// The next daemon gets what was not exported, moved to memory that can be. What was exported stays where the others have it.
+	// The next daemon gets what was not exported, moved to memory that can be. What was exported stays where the others
+	// have it.
 	theirs, err := unix.FcntlInt(uintptr(h.fds[ids[0]]), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -946,8 +959,8 @@ func TestBye(t *testing.T) {
 	}
 }
 
-// A program may end at any moment, frozen or without its memory: it ends when it has been given back what was taken, and its last
-// calls are made then.
+// A program may end at any moment, frozen or without its memory: it ends when it has been given back what was taken,
+// and its last calls are made then.
 func TestExit(t *testing.T) {
 	frozen := func(t *testing.T) (*daemon, *program, *held) {
 		d, p, h := attach(t, "PROG_LAST_CALL=1")

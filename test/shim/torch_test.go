@@ -27,7 +27,8 @@ func TestTorch(t *testing.T) {
 	}
 	const rounds = 4
 	for name, conf := range map[string]string{
-		"native": "", "expandable": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "async": "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
+		"native": "", "expandable": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+		"async": "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := []string{"CUBLAS_WORKSPACE_CONFIG=:4096:8", "LD_LIBRARY_PATH=" + lib}
@@ -47,7 +48,8 @@ func TestTorch(t *testing.T) {
 			free.quit()
 
 			d := listen(t, t.TempDir())
-			p := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"), "HOLDFAST_DIR="+d.dir))
+			p := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"),
+				"HOLDFAST_DIR="+d.dir))
 			h := d.take()
 			for p.line() != "ready" {
 			}
@@ -65,7 +67,8 @@ func TestTorch(t *testing.T) {
 				}
 				h.letGo()
 				c := h.page.Read()
-				t.Logf("round %d: %v; gate %d µs, sync %d µs; %d allocations, %d MiB; %+v", round, took, f.GateNanos/1000, f.SyncNanos/1000,
+				t.Logf("round %d: %v; gate %d µs, sync %d µs; %d allocations, %d MiB; %+v", round, took,
+					f.GateNanos/1000, f.SyncNanos/1000,
 					len(h.allocs), c.Bytes>>20, c)
 				t.Logf("round %d: %s", round, h.driverCheckpoint(filepath.Join(dir, "ckpt"), env))
 				h = d.giveBack(h)

@@ -10,7 +10,8 @@
 // negative is one that is, and is not said to be. Launches that are too large are executed with fewer blocks; the
 // table says how many.
 //
-// A trace of "holdfast trace" has arguments and allocations, but no contents of memory: its launches are evaluated only.
+// A trace of "holdfast trace" has arguments and allocations, but no contents of memory: its launches are evaluated
+// only.
 //
 // It exits with 1 after a failure or a false positive, with 2 where it was called wrongly. ../README.md says what
 // else is measured, and how the page docs/results/foresee.md is made.
@@ -74,7 +75,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if fs.NArg() > 0 || o.prefixes < 0 || o.mutants < 0 || o.workers < 1 {
-		fmt.Fprintln(stderr, "verdicts: no arguments but flags; -prefixes and -mutants are at least 0, -workers at least 1")
+		fmt.Fprintln(stderr, "verdicts: no arguments but flags; -prefixes and -mutants are at least 0, -workers at "+
+			"least 1")
 		return 2
 	}
 	if o.corpus == "" && len(o.traces) == 0 {

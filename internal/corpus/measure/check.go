@@ -52,7 +52,8 @@ func (w *worker) check(i int, m *module, s *footprint.Summary) error {
 
 // execute runs a launch. Without a finding it could not be executed, and that is counted.
 func (w *worker) execute(l *corpus.Launch) (*corpus.Finding, error) {
-	f, err := w.m.Judge(w.a, l, corpus.JudgeOptions{Prefixes: w.o.Prefixes, Seed: w.o.Seed, MaxInstructions: w.o.Instructions, Cancel: w.ctx.Done()})
+	f, err := w.m.Judge(w.a, l, corpus.JudgeOptions{Prefixes: w.o.Prefixes, Seed: w.o.Seed,
+		MaxInstructions: w.o.Instructions, Cancel: w.ctx.Done()})
 	if err == nil {
 		return f, nil
 	}
@@ -100,7 +101,8 @@ func (w *worker) mutant(x *corpus.Mutant, i int, m *module, s *footprint.Summary
 	}
 	f, err := w.m.Judge(x.Application, x.Launch(), o)
 	// One that does not end, faults or leaves its buffers is no launch that a program makes.
-	if fault, ok := errors.AsType[*softgpu.Fault](err); ok && fault.Kind != softgpu.FaultInternal && fault.Kind != softgpu.FaultCancelled {
+	if fault, ok := errors.AsType[*softgpu.Fault](err); ok && fault.Kind != softgpu.FaultInternal &&
+		fault.Kind != softgpu.FaultCancelled {
 		return nil
 	}
 	if err != nil || len(f.Stray) > 0 {
@@ -110,8 +112,8 @@ func (w *worker) mutant(x *corpus.Mutant, i int, m *module, s *footprint.Summary
 	return nil
 }
 
-// compare counts what the verdicts in w.in and w.with on launch l of a are worth. Reads of constants need not be foreseen: they are no device
-// memory of the program's. x says where the launch comes from.
+// compare counts what the verdicts in w.in and w.with on launch l of a are worth. Reads of constants need not be
+// foreseen: they are no device memory of the program's. x says where the launch comes from.
 func (w *worker) compare(f *corpus.Finding, m *module, a *corpus.Application, l *corpus.Launch, x Mistake) {
 	excluded := ""
 	if f.Truth == corpus.Idempotent {

@@ -43,7 +43,8 @@ type module struct {
 }
 
 // foresee is a launch of s as footprints see it.
-func (m *module) foresee(a *corpus.Application, l *corpus.Launch, s *footprint.Summary, allocs []footprint.Range) (*footprint.Launch, error) {
+func (m *module) foresee(a *corpus.Application, l *corpus.Launch, s *footprint.Summary,
+	allocs []footprint.Range) (*footprint.Launch, error) {
 	kernels, globals := m.m.Kernels(), m.m.Globals()
 	i := slices.IndexFunc(kernels, func(k softgpu.KernelInfo) bool { return k.Name == l.Kernel })
 	if i < 0 {
@@ -53,14 +54,16 @@ func (m *module) foresee(a *corpus.Application, l *corpus.Launch, s *footprint.S
 	if err != nil {
 		return nil, err
 	}
-	out := &footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: params, Allocs: allocs}
+	out := &footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared,
+		Params: params, Allocs: allocs}
 	at := a.Variables(m.m.Module)
 	for _, g := range s.Globals {
 		i := slices.IndexFunc(globals, func(x softgpu.Global) bool { return x.Name == g.Name })
 		if i < 0 {
 			return nil, fmt.Errorf("the module has no variable %s", g.Name)
 		}
-		out.Globals = append(out.Globals, footprint.Range{Lo: at.Lo + globals[i].Offset, Hi: at.Lo + globals[i].Offset + globals[i].Size})
+		out.Globals = append(out.Globals, footprint.Range{Lo: at.Lo + globals[i].Offset,
+			Hi: at.Lo + globals[i].Offset + globals[i].Size})
 	}
 	return out, nil
 }

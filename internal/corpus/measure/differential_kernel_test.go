@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Random kernels k(a, b, table, pointers, n, array) for differential_test.go: two buffers, a table of numbers and one of four
-// pointers, a number, and an array of eight pointers and 16 short numbers. They read and write through pointers to any space that were
-// kept in registers, in local memory and in tables, call functions, and jump.
+// Random kernels k(a, b, table, pointers, n, array) for differential_test.go: two buffers, a table of numbers and one
+// of four pointers, a number, and an array of eight pointers and 16 short numbers. They read and write through pointers
+// to any space that were kept in registers, in local memory and in tables, call functions, and jump.
 
 //go:embed testdata/functions.ptx
 var functions string
@@ -21,7 +21,8 @@ const (
 	pointersAt      = frameBytes / 2 // there are pointers in the frame from here
 )
 
-// A kernelWriter writes statements. %q1 and %q2, %t, %x and %h hold values within a statement; %c counts loops and %jumps jumps.
+// A kernelWriter writes statements. %q1 and %q2, %t, %x and %h hold values within a statement; %c counts loops and
+// %jumps jumps.
 type kernelWriter struct {
 	r          *rand.Rand
 	text       strings.Builder
@@ -49,11 +50,16 @@ func (k *kernelWriter) choose() {
 		pointers  bool // it makes pointers: they are also to be used
 	}
 	kinds := []kind{
-		{often: 1, statement: k.arithmetic}, {often: 2, statement: k.table, pointers: true}, {often: 2, statement: k.global},
-		{often: 2, statement: k.local}, {often: 1, statement: k.localIndexed}, {often: 1, statement: k.movePointer, pointers: true},
-		{often: 1, statement: k.throughPointer}, {often: 1, statement: k.keepPointer, pointers: true}, {often: 1, statement: k.pointerTable, pointers: true},
-		{often: 1, statement: k.call}, {often: 2, statement: k.condition}, {often: 1, statement: k.loop}, {often: 1, statement: k.reduction, rare: true},
-		{often: 1, statement: k.copyLocal}, {often: 2, statement: k.shared}, {often: 2, statement: k.parameterArray}, {often: 2, statement: k.jump},
+		{often: 1, statement: k.arithmetic}, {often: 2, statement: k.table, pointers: true},
+		{often: 2, statement: k.global},
+		{often: 2, statement: k.local}, {often: 1, statement: k.localIndexed},
+		{often: 1, statement: k.movePointer, pointers: true},
+		{often: 1, statement: k.throughPointer}, {often: 1, statement: k.keepPointer, pointers: true},
+		{often: 1, statement: k.pointerTable, pointers: true},
+		{often: 1, statement: k.call}, {often: 2, statement: k.condition}, {often: 1, statement: k.loop},
+		{often: 1, statement: k.reduction, rare: true},
+		{often: 1, statement: k.copyLocal}, {often: 2, statement: k.shared}, {often: 2, statement: k.parameterArray},
+		{often: 2, statement: k.jump},
 	}
 	k.statements = []func(){k.arithmetic, k.arithmetic, k.global, k.condition}
 	for range 3 + k.below(4) {
@@ -188,7 +194,8 @@ func (k *kernelWriter) load(space, at, guard string) {
 	case 2:
 		k.line("%sld%s.%s %s, [%s+%d]", guard, space, k.one("u16", "s16", "b16"), k.register(), at, 2*k.below(4))
 	case 3:
-		k.line("%sld%s.v2.%s {%%r%d, %%r%d}, [%s+%d]", guard, space, k.one("u32", "b32"), first, second, at, 8*k.below(3))
+		k.line("%sld%s.v2.%s {%%r%d, %%r%d}, [%s+%d]", guard, space, k.one("u32", "b32"), first, second, at,
+			8*k.below(3))
 	case 4:
 		k.line("%sld%s.v2.u8 {%%r%d, %%r%d}, [%s+%d]", guard, space, first, second, at, 2*k.below(3))
 	default:

@@ -26,7 +26,8 @@ func (k *kernelWriter) arithmetic() {
 	case 3:
 		k.line("and.b32 %s, %s, %d", d, k.register(), k.number(1, 3, 7, 15, 12))
 	case 4:
-		k.line("%s %s, %s, %d", k.one("shr.u32", "shr.s32", "rem.u32", "div.u32", "rem.s32"), d, k.register(), 1+k.below(4))
+		k.line("%s %s, %s, %d", k.one("shr.u32", "shr.s32", "rem.u32", "div.u32", "rem.s32"), d, k.register(),
+			1+k.below(4))
 	case 5:
 		k.line("%s %s, %s, %s", k.one("min.s32", "max.s32", "min.u32"), d, k.register(), k.operand())
 	case 6:

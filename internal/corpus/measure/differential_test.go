@@ -26,9 +26,10 @@ const (
 	memory     = 256 << 10
 )
 
-// TestDifferential executes random kernels on the software GPU and compares what it observes with what is foreseen, without and with the contents of
-// their tables: no byte may be missing and no verdict wrong, and an Instance that is used again must hold what a new one does.
-// HOLDFAST_DIFFERENTIAL=1000:5000 takes these seeds, the last excluded, instead of those of every day.
+// TestDifferential executes random kernels on the software GPU and compares what it observes with what is foreseen,
+// without and with the contents of their tables: no byte may be missing and no verdict wrong, and an Instance that is
+// used again must hold what a new one does. HOLDFAST_DIFFERENTIAL=1000:5000 takes these seeds, the last excluded,
+// instead of those of every day.
 func TestDifferential(t *testing.T) {
 	first, behind, everyDay := uint64(0), uint64(everyDayKernels), true
 	if testing.Short() {
@@ -174,16 +175,20 @@ func (d *differential) launch(r *rand.Rand) (*footprint.Launch, []footprint.Know
 		params = binary.LittleEndian.AppendUint16(params, uint16(r.IntN(30)-5*r.IntN(2)))
 	}
 	known := func(at, n uint64) footprint.Known {
-		return footprint.Known{Range: footprint.Range{Lo: at, Hi: at + n}, Contents: footprint.NewContents(d.memory[at-start:at-start+n], n)}
+		return footprint.Known{Range: footprint.Range{Lo: at, Hi: at + n},
+			Contents: footprint.NewContents(d.memory[at-start:at-start+n], n)}
 	}
-	l := &footprint.Launch{Grid: [3]uint32{1 + r.Uint32N(2), 1, 1}, Block: [3]uint32{1 + r.Uint32N(6), 1, 1}, Params: params}
+	l := &footprint.Launch{Grid: [3]uint32{1 + r.Uint32N(2), 1, 1},
+		Block: [3]uint32{1 + r.Uint32N(6), 1, 1}, Params: params}
 	return l, []footprint.Known{known(table, bytes), known(pointers, 32)}
 }
 
 // compare executes a launch and says what is wrong with its footprint, if something is. Contents stay in l.Known.
-func (d *differential) compare(module *softgpu.Instance, s *footprint.Summary, l *footprint.Launch, known []footprint.Known) string {
+func (d *differential) compare(module *softgpu.Instance, s *footprint.Summary, l *footprint.Launch,
+	known []footprint.Known) string {
 	seen := &softgpu.Observer{}
-	_, err := module.Launch("k", softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Params: l.Params, Deterministic: true, MaxInstructions: 200_000, Observer: seen})
+	_, err := module.Launch("k", softgpu.LaunchConfig{Grid: l.Grid, Block: l.Block, Params: l.Params,
+		Deterministic: true, MaxInstructions: 200_000, Observer: seen})
 	if err != nil { // it left its memory, or takes too long
 		d.count.Faults++
 		return ""
@@ -198,7 +203,8 @@ func (d *differential) compare(module *softgpu.Instance, s *footprint.Summary, l
 		}
 		s.Evaluate(l, &d.reused)
 		if answer(&in) != answer(&d.reused) {
-			return fmt.Sprintf("with %d known: an instance that is used again holds %s, a new one %s", len(l.Known), answer(&d.reused), answer(&in))
+			return fmt.Sprintf("with %d known: an instance that is used again holds %s, a new one %s", len(l.Known),
+				answer(&d.reused), answer(&in))
 		}
 		answers = append(answers, answer(&in))
 		d.tally(&in)
@@ -224,7 +230,8 @@ func (d *differential) tally(in *footprint.Instance) {
 }
 
 func answer(in *footprint.Instance) string {
-	return fmt.Sprintf("%v, reads %x (unknown: %t), writes %x (unknown: %t)", in.Verdict, in.Reads, in.ReadsUnknown, in.Writes, in.WritesUnknown)
+	return fmt.Sprintf("%v, reads %x (unknown: %t), writes %x (unknown: %t)", in.Verdict, in.Reads, in.ReadsUnknown,
+		in.Writes, in.WritesUnknown)
 }
 
 // contradiction says what an instance says that was not seen to be so.
@@ -253,7 +260,8 @@ func holds(list []footprint.Range, x softgpu.Range) bool {
 	return slices.ContainsFunc(list, func(r footprint.Range) bool { return r.Lo <= x.Addr && x.Addr+x.Len <= r.Hi })
 }
 
-// The same text has the same summary, byte for byte: the order of a map must not show. Kernel 600 loads two addresses of each other.
+// The same text has the same summary, byte for byte: the order of a map must not show. Kernel 600 loads two addresses
+// of each other.
 func TestSameBytes(t *testing.T) {
 	for _, seed := range []uint64{600, 601, 602} {
 		var first []byte

@@ -7,8 +7,8 @@ import (
 	"holdfast/internal/footprint"
 )
 
-// A tables is what is known of the memory of an application: the buffers that the program has filled with indices, pointers or
-// numbers of its own. What it computes (random numbers, zeros) is not counted as known.
+// A tables is what is known of the memory of an application: the buffers that the program has filled with indices,
+// pointers or numbers of its own. What it computes (random numbers, zeros) is not counted as known.
 type tables struct {
 	a    *corpus.Application
 	made map[string]*footprint.Contents
@@ -35,7 +35,8 @@ func (t *tables) known(x *corpus.Application) []footprint.Known {
 			continue
 		}
 		at := x.Address(name)
-		out = append(out, footprint.Known{Range: footprint.Range{Lo: at, Hi: at + b.Bytes}, Contents: t.contents(x, name)})
+		out = append(out, footprint.Known{Range: footprint.Range{Lo: at, Hi: at + b.Bytes},
+			Contents: t.contents(x, name)})
 	}
 	slices.SortFunc(out, func(a, b footprint.Known) int {
 		if a.Lo < b.Lo {
@@ -61,9 +62,10 @@ func (t *tables) contents(x *corpus.Application, name string) *footprint.Content
 	return c
 }
 
-// known is what is known before each launch of the application: a buffer is until a launch may have written it, as its footprint
-// says. A launch whose footprint has no bound, or one that is wider than what it may mean, writes no other buffers than
-// those that it has pointers to, directly or through buffers of pointers: the oracle counts launches that leave them.
+// known is what is known before each launch of the application: a buffer is until a launch may have written it, as its
+// footprint says. A launch whose footprint has no bound, or one that is wider than what it may mean, writes no other
+// buffers than those that it has pointers to, directly or through buffers of pointers: the oracle counts launches that
+// leave them.
 func (j *job) known(t *tables) ([][]footprint.Known, error) {
 	var in footprint.Instance
 	now := t.known(j.a)
@@ -79,7 +81,9 @@ func (j *job) known(t *tables) ([][]footprint.Known, error) {
 			return nil, err
 		}
 		lost := func(k footprint.Known) bool {
-			return (all || overlaps(in.Writes, k.Range)) && slices.ContainsFunc(j.a.Reached(l), func(name string) bool { return j.a.Address(name) == k.Lo })
+			return (all || overlaps(in.Writes, k.Range)) && slices.ContainsFunc(j.a.Reached(l), func(name string) bool {
+				return j.a.Address(name) == k.Lo
+			})
 		}
 		if slices.ContainsFunc(now, lost) {
 			now = slices.DeleteFunc(slices.Clone(now), lost)

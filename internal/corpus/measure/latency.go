@@ -40,7 +40,8 @@ func (c *clock) measure(where string, list []evaluation) {
 			}
 			best = min(best, time.Since(start))
 		}
-		c.times = append(c.times, timed{float64(best) / size, fmt.Sprintf("%s: launch %d of %s", where, e.launch, e.s.Name)})
+		c.times = append(c.times, timed{float64(best) / size,
+			fmt.Sprintf("%s: launch %d of %s", where, e.launch, e.s.Name)})
 	}
 	// Once more, with an instance that has all the memory it needs.
 	var before, after runtime.MemStats
@@ -58,8 +59,9 @@ type recorded struct {
 	count uint64
 }
 
-// A sequence measures launches in the order in which programs made them, by one footprint.Recent for each program. Of launches that are
-// recorded once with a count, the first one and another one that follows are evaluated. Then the program makes all of its launches a second time.
+// A sequence measures launches in the order in which programs made them, by one footprint.Recent for each program. Of
+// launches that are recorded once with a count, the first one and another one that follows are evaluated. Then the
+// program makes all of its launches a second time.
 type sequence struct {
 	times  []passed // by time
 	second []passed
@@ -125,7 +127,8 @@ func (c *sequence) latency() LatencyRecorded {
 	remembered := func(x *passed) bool { return x.remembered }
 	others := func(x *passed) bool { return !x.remembered }
 	l := LatencyRecorded{
-		All: distribution(c.times, all), Remembered: distribution(c.times, remembered), Others: distribution(c.times, others), Second: distribution(c.second, all),
+		All: distribution(c.times, all), Remembered: distribution(c.times, remembered),
+		Others: distribution(c.times, others), Second: distribution(c.second, all),
 		SecondRemembered: distribution(c.second, remembered).Launches,
 	}
 	if n := len(c.times) + len(c.second); n > 0 {
@@ -170,5 +173,6 @@ func (c *clock) latency() Latency {
 	slices.SortFunc(c.times, func(a, b timed) int { return cmp.Compare(a.ns, b.ns) })
 	at := func(share float64) float64 { return c.times[min(int(share*float64(n)), n-1)].ns }
 	last := c.times[n-1]
-	return Latency{Instances: n, P50: at(0.5), P99: at(0.99), Max: last.ns, Slowest: last.what, Allocations: float64(c.allocs) / float64(n)}
+	return Latency{Instances: n, P50: at(0.5), P99: at(0.99), Max: last.ns, Slowest: last.what,
+		Allocations: float64(c.allocs) / float64(n)}
 }

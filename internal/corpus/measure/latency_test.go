@@ -55,8 +55,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkSequence makes the launches of each program in their order, with a footprint.Recent that starts empty: first launches find neither
-// themselves nor their kernels where the last one has left everything.
+// BenchmarkSequence makes the launches of each program in their order, with a footprint.Recent that starts empty: first
+// launches find neither themselves nor their kernels where the last one has left everything.
 func BenchmarkSequence(b *testing.B) {
 	lists := map[string][]recorded{}
 	launches(b, func(_ *Measurement, a *corpus.Application, _ string, e evaluation) {

@@ -1,5 +1,5 @@
-// Package measure compares what footprints say of kernel launches with what executing them shows, and counts.
-// Neither side knows of the other: package footprint never executes anything, and package corpus, the oracle, knows nothing of
+// Package measure compares what footprints say of kernel launches with what executing them shows, and counts. Neither
+// side knows of the other: package footprint never executes anything, and package corpus, the oracle, knows nothing of
 // footprints.
 package measure
 
@@ -27,13 +27,15 @@ type Options struct {
 	Seed           uint64
 	Workers        int
 
-	// Progress is told of finished launches of an application. It may be called from any goroutine, but from one at a time.
+	// Progress is told of finished launches of an application. It may be called from any goroutine, but from one at a
+	// time.
 	Progress func(application string, done, total int)
 }
 
 // Defaults are the options of the figures in the documentation.
 func Defaults() Options {
-	return Options{Prefixes: 20, MutantPrefixes: 2, Mutants: 12, Threads: 4096, Instructions: 64 << 20, Seed: 1, Workers: 1}
+	return Options{Prefixes: 20, MutantPrefixes: 2, Mutants: 12, Threads: 4096, Instructions: 64 << 20,
+		Seed: 1, Workers: 1}
 }
 
 // A Measurement collects what was measured. Its methods must not run at the same time.
@@ -51,8 +53,10 @@ type Measurement struct {
 
 // New begins a measurement.
 func New(o Options) *Measurement {
-	return &Measurement{o: o, r: &Report{Total: newRow("total", ""), Opaque: newRow("without PTX", ""), Applications: []*Row{},
-		FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{}, FalseNegativesKnown: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{}, shown: map[string]*Mistake{}}
+	return &Measurement{o: o, r: &Report{Total: newRow("total", ""), Opaque: newRow("without PTX", ""),
+		Applications: []*Row{}, FalsePositives: []*Mistake{}, FalseNegatives: []*Mistake{},
+		FalseNegativesKnown: []*Mistake{}, Refuted: []*Mistake{}, Missed: []*Mistake{}}, keys: map[string]bool{},
+		shown: map[string]*Mistake{}}
 }
 
 // Report is what was measured until now.
@@ -124,7 +128,8 @@ type job struct {
 }
 
 func (m *Measurement) newJob(ctx context.Context, a *corpus.Application) *job {
-	return &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a), modules: map[string]*module{}}
+	return &job{Measurement: m, ctx: ctx, a: a, row: newRow(a.Name, a.Family), allocs: allocations(a),
+		modules: map[string]*module{}}
 }
 
 func (j *job) work() {
@@ -243,7 +248,8 @@ func (w *worker) launch(i int) error {
 func (w *worker) opaque(l *corpus.Launch) {
 	params, bytes := natural(w.a, l)
 	s := footprint.Opaque(l.Kernel, params)
-	s.Evaluate(&footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: bytes, Allocs: w.allocs}, &w.in)
+	s.Evaluate(&footprint.Launch{Grid: l.Grid, Block: l.Block, Cluster: l.Cluster, Shared: l.Shared, Params: bytes,
+		Allocs: w.allocs}, &w.in)
 	fresh := w.first(w.a.Key(l, ""))
 	w.mu.Lock()
 	defer w.mu.Unlock()

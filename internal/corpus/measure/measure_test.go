@@ -9,10 +9,10 @@ import (
 	"holdfast/internal/corpus"
 )
 
-// TestVerdicts compares verdicts with what executing launches shows: no launch may be said to be idempotent that is not, none not to be that is, and no
-// access may be missing from what was foreseen. It takes a sample of the corpus that is the same every day;
-// HOLDFAST_CORPUS=all takes everything, as bench/foresee/verdicts -oracle does, and HOLDFAST_CORPUS=NAME one application.
-// HOLDFAST_CORPUS_REPORT=FILE keeps the report.
+// TestVerdicts compares verdicts with what executing launches shows: no launch may be said to be idempotent that is
+// not, none not to be that is, and no access may be missing from what was foreseen. It takes a sample of the corpus
+// that is the same every day; HOLDFAST_CORPUS=all takes everything, as bench/foresee/verdicts -oracle does, and
+// HOLDFAST_CORPUS=NAME one application. HOLDFAST_CORPUS_REPORT=FILE keeps the report.
 func TestVerdicts(t *testing.T) {
 	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
@@ -56,11 +56,14 @@ func TestVerdicts(t *testing.T) {
 		t.Errorf("%s, launch of %s, %s: not foreseen: it %s", x.Application, x.Kernel, x.Mutant, x.Why)
 	}
 	for _, x := range rep.Refuted {
-		t.Errorf("%s, launch of %s, %s: said not to be idempotent: %s; and it %s", x.Application, x.Kernel, x.Mutant, x.Reason, x.Why)
+		t.Errorf("%s, launch of %s, %s: said not to be idempotent: %s; and it %s", x.Application, x.Kernel, x.Mutant,
+			x.Reason, x.Why)
 	}
 	truth := rep.Total.Truth.Total() + rep.Total.Mutants.Total()
-	t.Logf("%d kernels; %d instances executed, %d of them truly not idempotent; %d of %d idempotent ones not known to be",
-		rep.Total.Kernels, truth, rep.Total.Truth.NotIdempotent+rep.Total.Mutants.NotIdempotent, rep.Total.Truth.FalseNegatives, rep.Total.Truth.Idempotent)
+	t.Logf("%d kernels; %d instances executed, %d of them truly not idempotent; %d of %d idempotent ones not known "+
+		"to be",
+		rep.Total.Kernels, truth, rep.Total.Truth.NotIdempotent+rep.Total.Mutants.NotIdempotent,
+		rep.Total.Truth.FalseNegatives, rep.Total.Truth.Idempotent)
 	if sample && (truth < 500 || rep.Total.Truth.Idempotent == rep.Total.Truth.FalseNegatives) {
 		t.Error("the sample shows nothing")
 	}

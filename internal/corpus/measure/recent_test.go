@@ -10,8 +10,8 @@ import (
 	"holdfast/internal/footprint"
 )
 
-// TestRecent: what is remembered of a launch is what evaluating it says. The launches of the corpus are made in their order, then once more with
-// their buffers moved: each by itself, or onto each other.
+// TestRecent: what is remembered of a launch is what evaluating it says. The launches of the corpus are made in their
+// order, then once more with their buffers moved: each by itself, or onto each other.
 func TestRecent(t *testing.T) {
 	apps, err := corpus.Load("../../../test/corpus")
 	if err != nil {
@@ -30,11 +30,14 @@ func TestRecent(t *testing.T) {
 		compare := func(l *corpus.Launch, s *footprint.Summary, fl *footprint.Launch) {
 			recent.Evaluate(s, fl, &one)
 			s.Evaluate(fl, &other)
-			if one.Verdict != other.Verdict || one.Cause != other.Cause || one.At != other.At || one.Witness != other.Witness ||
+			if one.Verdict != other.Verdict || one.Cause != other.Cause || one.At != other.At ||
+				one.Witness != other.Witness ||
 				one.ReadsUnknown != other.ReadsUnknown || one.WritesUnknown != other.WritesUnknown ||
 				!slices.Equal(one.Reads, other.Reads) || !slices.Equal(one.Writes, other.Writes) {
-				t.Fatalf("%s, %s, params %x: %v at %d, %x, %x, %+v; by itself %v at %d, %x, %x, %+v", a.Name, l.Kernel, fl.Params,
-					one.Verdict, one.At, one.Reads, one.Writes, one.Witness, other.Verdict, other.At, other.Reads, other.Writes, other.Witness)
+				t.Fatalf("%s, %s, params %x: %v at %d, %x, %x, %+v; by itself %v at %d, %x, %x, %+v", a.Name, l.Kernel,
+					fl.Params,
+					one.Verdict, one.At, one.Reads, one.Writes, one.Witness, other.Verdict, other.At, other.Reads,
+					other.Writes, other.Witness)
 			}
 		}
 		for round := range 4 {

@@ -23,35 +23,40 @@ func (v *Verdicts) add(x footprint.Verdict) {
 // Total is the number of instances.
 func (v Verdicts) Total() int { return v.Idempotent + v.NotIdempotent + v.Unknown }
 
-// Checked counts instances that were executed, by what they truly are (package corpus defines it), and how often the verdict was wrong.
+// Checked counts instances that were executed, by what they truly are (package corpus defines it), and how often the
+// verdict was wrong.
 type Checked struct {
-	Idempotent          int `json:"idempotent"`
-	NotIdempotent       int `json:"not_idempotent"`
-	Undecided           int `json:"undecided"`
-	Excluded            int `json:"excluded"`              // nothing is clobbered, but the kernel does what is never idempotent by definition
-	FalsePositives      int `json:"false_positives"`       // said to be idempotent, and not shown to be
-	FalseNegatives      int `json:"false_negatives"`       // idempotent, and not said to be
-	FalseNegativesKnown int `json:"false_negatives_known"` // of them, those that stay if contents of memory are known (known.go)
-	Refuted             int `json:"refuted"`               // said not to be idempotent, and nothing is clobbered
-	Missed              int `json:"missed_ranges"`         // accessed a byte that was not foreseen
+	Idempotent    int `json:"idempotent"`
+	NotIdempotent int `json:"not_idempotent"`
+	Undecided     int `json:"undecided"`
+	// nothing is clobbered, but the kernel does what is never idempotent by definition
+	Excluded       int `json:"excluded"`
+	FalsePositives int `json:"false_positives"` // said to be idempotent, and not shown to be
+	FalseNegatives int `json:"false_negatives"` // idempotent, and not said to be
+	// of them, those that stay if contents of memory are known (known.go)
+	FalseNegativesKnown int `json:"false_negatives_known"`
+	Refuted             int `json:"refuted"`       // said not to be idempotent, and nothing is clobbered
+	Missed              int `json:"missed_ranges"` // accessed a byte that was not foreseen
 	Reexecutions        int `json:"reexecutions"`
 }
 
 // Total is the number of instances.
 func (c Checked) Total() int { return c.Idempotent + c.NotIdempotent + c.Undecided + c.Excluded }
 
-// A Row is what was measured of one application, of the processes of a trace, or of all together. An instance is a launch that differs from all
-// others in kernel, configuration, arguments or the buffers that they point to.
+// A Row is what was measured of one application, of the processes of a trace, or of all together. An instance is a
+// launch that differs from all others in kernel, configuration, arguments or the buffers that they point to.
 type Row struct {
-	Application string         `json:"application"`
-	Family      string         `json:"family"`
-	Kernels     int            `json:"kernels"`     // that differ in their code
-	Conditional int            `json:"conditional"` // of them, those whose verdict depends on the arguments
-	Both        int            `json:"both"`        // of them, those with instances of both verdicts, mutants not counted
-	Launches    uint64         `json:"launches"`    // as the program made them
-	Verdicts    Verdicts       `json:"verdicts"`    // of instances
-	Causes      map[string]int `json:"causes"`      // of instances that are not known to be idempotent
-	Beside      int            `json:"beside"`      // instances of machine code that lies beside the PTX that was analysed: of traces
+	Application string `json:"application"`
+	Family      string `json:"family"`
+	Kernels     int    `json:"kernels"`     // that differ in their code
+	Conditional int    `json:"conditional"` // of them, those whose verdict depends on the arguments
+	// of them, those with instances of both verdicts, mutants not counted
+	Both     int            `json:"both"`
+	Launches uint64         `json:"launches"` // as the program made them
+	Verdicts Verdicts       `json:"verdicts"` // of instances
+	Causes   map[string]int `json:"causes"`   // of instances that are not known to be idempotent
+	// instances of machine code that lies beside the PTX that was analysed: of traces
+	Beside int `json:"beside"`
 
 	Executed    int            `json:"executed"`         // instances, as they are,
 	Smaller     int            `json:"executed_smaller"` // with fewer blocks,
@@ -73,7 +78,8 @@ type kernelRow struct {
 }
 
 func newRow(name, family string) *Row {
-	return &Row{Application: name, Family: family, Causes: map[string]int{}, NotExecuted: map[string]int{}, Excluded: map[string]int{}, kernels: map[digest]*kernelRow{}}
+	return &Row{Application: name, Family: family, Causes: map[string]int{}, NotExecuted: map[string]int{},
+		Excluded: map[string]int{}, kernels: map[digest]*kernelRow{}}
 }
 
 // instance counts launches of a kernel, and their instance if it is fresh.
@@ -138,8 +144,8 @@ type Report struct {
 	LatencyRecorded LatencyRecorded `json:"latency_recorded"` // of launches, by footprint.Recent
 }
 
-// Latency is how long it takes to evaluate an instance of which nothing is remembered, in nanoseconds. Each was evaluated in batches; the
-// mean of its best batch counts, so that other work on the machine does not.
+// Latency is how long it takes to evaluate an instance of which nothing is remembered, in nanoseconds. Each was
+// evaluated in batches; the mean of its best batch counts, so that other work on the machine does not.
 type Latency struct {
 	Instances   int     `json:"instances"`
 	P50         float64 `json:"p50_ns"`
@@ -149,9 +155,10 @@ type Latency struct {
 	Allocations float64 `json:"allocations"` // of one evaluation
 }
 
-// LatencyRecorded is how long the launches of programs take in the order in which they were made: each program with a footprint.Recent
-// that begins with nothing. Each launch is timed by itself, the clock included; the best of several rounds counts. A trace of the corpus has equal launches
-// of a program once, with their number: they count as made right after the first one.
+// LatencyRecorded is how long the launches of programs take in the order in which they were made: each program with a
+// footprint.Recent that begins with nothing. Each launch is timed by itself, the clock included; the best of several
+// rounds counts. A trace of the corpus has equal launches of a program once, with their number: they count as made
+// right after the first one.
 type LatencyRecorded struct {
 	All              Distribution `json:"all"`
 	Remembered       Distribution `json:"remembered"` // of them, those that needed no evaluation,

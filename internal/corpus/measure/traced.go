@@ -12,9 +12,9 @@ import (
 	"holdfast/internal/trace"
 )
 
-// Trace measures the launches of a trace: those of each process are a row. Nothing is executed, since a trace
-// has no contents of memory. An instance is a launch that differs in kernel, configuration or parameters; where memory lies
-// is part of the parameters.
+// Trace measures the launches of a trace: those of each process are a row. Nothing is executed, since a trace has no
+// contents of memory. An instance is a launch that differs in kernel, configuration or parameters; where memory lies is
+// part of the parameters.
 func (m *Measurement) Trace(ctx context.Context, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -129,7 +129,8 @@ func (t *traced) launch(l *trace.Launch, p *foresee.Program) {
 	}
 }
 
-// What of a trace is evaluated again for its latency: so many instances, and of each process so many launches from its first on.
+// What of a trace is evaluated again for its latency: so many instances, and of each process so many launches from its
+// first on.
 const maxEvaluations, maxRecorded = 1 << 16, 1 << 18
 
 // kernelDigest tells kernels apart: by their module's code and their name.

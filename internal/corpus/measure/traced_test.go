@@ -30,8 +30,8 @@ const copies = `.version 8.0
 }
 `
 
-// A trace in which one kernel with PTX is launched by itself, in place, and twice by a graph, captured launches and nodes not counting
-// by themselves; and one without PTX.
+// A trace in which one kernel with PTX is launched by itself, in place, and twice by a graph, captured launches and
+// nodes not counting by themselves; and one without PTX.
 func TestTrace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.trace")
 	f, err := os.Create(file)
@@ -45,7 +45,8 @@ func TestTrace(t *testing.T) {
 	one := [3]uint32{1, 1, 1}
 	launch := func(kernel uint32, a, b uint64, flags uint16) *trace.Launch {
 		p := binary.LittleEndian.AppendUint64(nil, a)
-		return &trace.Launch{Flags: flags, Kernel: kernel, Cell: 5, Grid: one, Block: [3]uint32{64, 1, 1}, Cluster: one, Params: binary.LittleEndian.AppendUint64(p, b)}
+		return &trace.Launch{Flags: flags, Kernel: kernel, Cell: 5, Grid: one, Block: [3]uint32{64, 1, 1}, Cluster: one,
+			Params: binary.LittleEndian.AppendUint64(p, b)}
 	}
 	d, err := w.WriteText(1, []byte(copies))
 	params := []trace.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}
@@ -79,8 +80,10 @@ func TestTrace(t *testing.T) {
 	}
 	r := m.Report()
 	for _, row := range []*Row{r.Total, r.Applications[0]} {
-		if row.Kernels != 1 || row.Launches != 5 || row.Verdicts.Total() != 3 || row.Verdicts.Idempotent != 2 || row.Beside != 0 {
-			t.Errorf("%s: %d kernels, %d launches, verdicts %+v", row.Application, row.Kernels, row.Launches, row.Verdicts)
+		if row.Kernels != 1 || row.Launches != 5 || row.Verdicts.Total() != 3 || row.Verdicts.Idempotent != 2 ||
+			row.Beside != 0 {
+			t.Errorf("%s: %d kernels, %d launches, verdicts %+v", row.Application, row.Kernels, row.Launches,
+				row.Verdicts)
 		}
 	}
 	if r.Applications[0].Application != "x.trace: train" {

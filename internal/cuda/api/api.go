@@ -55,7 +55,8 @@ const (
 	Checkpoint Class = "checkpoint"
 )
 
-var classes = []Class{Query, Init, Ctx, Module, Alloc, Free, HostMem, Managed, VMM, Pool, IPC, Multicast, Copy, Set, Launch,
+var classes = []Class{Query, Init, Ctx, Module, Alloc, Free, HostMem, Managed, VMM, Pool, IPC,
+	Multicast, Copy, Set, Launch,
 	MemOp, Callback, Stream, Sync, Event, Capture, Graph, Array, Texture, TensorMap, Interop, Debug, Checkpoint}
 
 // A Function is one function of the driver API under its base name, without version suffix.

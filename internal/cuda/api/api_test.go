@@ -20,7 +20,8 @@ func TestFunctions(t *testing.T) {
 				t.Errorf("%s stands there twice", s.Name)
 			}
 			symbols[s.Name] = true
-			if s.PerThread == "_ptsz" && s.Stream() < 0 && s.Name != "cuLaunchKernelEx" && s.Name != "cuGraphInstantiateWithParams" {
+			if s.PerThread == "_ptsz" && s.Stream() < 0 && s.Name != "cuLaunchKernelEx" &&
+				s.Name != "cuGraphInstantiateWithParams" {
 				t.Errorf("%s has a per-thread twin and no stream", s.Name)
 			}
 			for _, p := range s.Params {
@@ -82,7 +83,8 @@ func TestResolve(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	fns, err := Parse("1 cuF copy submit hand\n 3020 cuF_v2+ptds (const char *name, [out n] CUnode *list, unsigned long long *x, [raw] void **p, CUstream s)\n")
+	fns, err := Parse("1 cuF copy submit hand\n 3020 cuF_v2+ptds (const char *name, [out n] CUnode *list, unsigned " +
+		"long long *x, [raw] void **p, CUstream s)\n")
 	if err != nil {
 		t.Fatal(err)
 	}

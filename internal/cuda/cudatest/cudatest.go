@@ -34,8 +34,8 @@ type Driver struct {
 	// Between is called while queued work runs: before each operation and within copies and kernels, between chunks and
 	// in the middle of a copy. No lock is held, so it may write memory.
 	Between func()
-	// Alter may change the bytes that an operation ("cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync" or a kernel's name)
-	// has just written to its destination: hardware that does not deliver what it was given.
+	// Alter may change the bytes that an operation ("cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync" or a
+	// kernel's name) has just written to its destination: hardware that does not deliver what it was given.
 	Alter func(op string, written []byte)
 
 	mu       sync.Mutex
@@ -212,8 +212,9 @@ func (d *Driver) Leaks() []string {
 	defer d.mu.Unlock()
 	var l []string
 	for what, n := range map[string]int{
-		"handle": len(d.handles), "address range": len(d.reserved), "mapping": len(d.mapped), "host memory": len(d.host),
-		"stream": len(d.streams), "module": len(d.modules), "context": d.context,
+		"handle": len(d.handles), "address range": len(d.reserved), "mapping": len(d.mapped),
+		"host memory": len(d.host),
+		"stream":      len(d.streams), "module": len(d.modules), "context": d.context,
 	} {
 		if n != 0 {
 			l = append(l, fmt.Sprintf("%d × %s", n, what))

@@ -1,6 +1,6 @@
 // Command gen writes every generated C file, and the driver API's operations in Go: from the table of the driver API
-// the regular part of the shim (shim/zshim.*), the stub libcuda.so.1 (stub/zstub.*) and the prototypes that C programs of
-// our own include (stub/zcuda.h), from the wire's messages shim/zwire.h, and from the tap's records shim/ztrace.h.
+// the regular part of the shim (shim/zshim.*), the stub libcuda.so.1 (stub/zstub.*) and the prototypes that C programs
+// of our own include (stub/zcuda.h), from the wire's messages shim/zwire.h, and from the tap's records shim/ztrace.h.
 // Run it with make generate.
 package main
 
@@ -81,7 +81,9 @@ func ops(fns []api.Function) ([]byte, error) {
 	for _, f := range fns {
 		fmt.Fprintf(&b, "\tOp%s: %q,\n", f.ID(), f.Name)
 	}
-	b.WriteString("}\n\n// String is the base name of the function, \"op(N)\" for a number that is none.\nfunc (o Op) String() string {\n")
-	b.WriteString("\tif n, ok := opNames[o]; ok {\n\t\treturn n\n\t}\n\treturn \"op(\" + strconv.FormatUint(uint64(o), 10) + \")\"\n}\n")
+	b.WriteString("}\n\n// String is the base name of the function, \"op(N)\" for a number that is none.\nfunc (o " +
+		"Op) String() string {\n")
+	b.WriteString("\tif n, ok := opNames[o]; ok {\n\t\treturn n\n\t}\n\treturn \"op(\" + " +
+		"strconv.FormatUint(uint64(o), 10) + \")\"\n}\n")
 	return format.Source(b.Bytes())
 }

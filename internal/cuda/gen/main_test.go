@@ -29,7 +29,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// The wrappers reduce every type to what the calling convention needs: the sizes must be those of the stub's declarations.
+// The wrappers reduce every type to what the calling convention needs: the sizes must be those of the stub's
+// declarations.
 func TestTypes(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("no C compiler")
@@ -46,7 +47,8 @@ func TestTypes(t *testing.T) {
 			for _, p := range s.Params {
 				if !p.Pointer() && !seen[p.Type] {
 					seen[p.Type] = true
-					fmt.Fprintf(&c, "_Static_assert(sizeof(%s) == sizeof(%s), \"%s\");\n", p.Type, ctype(p.Type), p.Type)
+					fmt.Fprintf(&c, "_Static_assert(sizeof(%s) == sizeof(%s), \"%s\");\n", p.Type, ctype(p.Type),
+						p.Type)
 				}
 			}
 		}

@@ -1,8 +1,8 @@
 package main
 
-// The regular part of libholdfast.so: one wrapper for every exported symbol that passes the gate or that the shim answers
-// itself, the pointers to the real functions, and the tables for dlsym and cuGetProcAddress. The rest of the shim is
-// hand-written C in shim/.
+// The regular part of libholdfast.so: one wrapper for every exported symbol that passes the gate or that the shim
+// answers itself, the pointers to the real functions, and the tables for dlsym and cuGetProcAddress. The rest of the
+// shim is hand-written C in shim/.
 
 import (
 	"bytes"
@@ -38,7 +38,8 @@ func record(s shimSymbol, stream string) string {
 		to, toFlag := place(r.Args[0], "HF_REC_DST")
 		from, fromFlag := place(r.Args[1], "HF_REC_SRC")
 		flags := slices.DeleteFunc([]string{toFlag, fromFlag}, func(f string) bool { return f == "" })
-		return fmt.Sprintf("hf_work_copy(%d, %s, %s, %s, %s, %s)", s.f.Op, cmp.Or(strings.Join(flags, " | "), "0"), to, from,
+		return fmt.Sprintf("hf_work_copy(%d, %s, %s, %s, %s, %s)", s.f.Op,
+			cmp.Or(strings.Join(flags, " | "), "0"), to, from,
 			r.Args[2], stream)
 	}
 	return fmt.Sprintf("hf_work_%s(%d, %s, %s)", r.Kind, s.f.Op, list, stream)
@@ -81,7 +82,8 @@ func noteMemory(s *api.Symbol) (before, after string) {
 	if len(a) > 3 {
 		size += " * " + a[3]
 	}
-	return "", fmt.Sprintf("hf_note_alloc(HF_MEM_%s, %s, %s)", strings.ToUpper(a[0]), pointed(s, a[1], "CUdeviceptr"), size)
+	return "", fmt.Sprintf("hf_note_alloc(HF_MEM_%s, %s, %s)", strings.ToUpper(a[0]),
+		pointed(s, a[1], "CUdeviceptr"), size)
 }
 
 // pointed is the value of a parameter, or with a star of what it points to, as a number of C type t.
@@ -157,7 +159,8 @@ func shimHeader(fns []api.Function) []byte {
 	p("\tHF_SYMBOLS\n};\n\n/* the real functions, 0 until first used */\nextern void *hf_real[HF_SYMBOLS];\n\n")
 	for _, s := range syms {
 		decl, args := params(s.s)
-		p("static inline CUresult real_%s(%s)\n{\n\treturn ((CUresult (*)(%s))hf_fn(HF_SYM_%s))(%s);\n}\n", s.name, decl, decl, s.name, args)
+		p("static inline CUresult real_%s(%s)\n{\n\treturn ((CUresult (*)(%s))hf_fn(HF_SYM_%s))(%s);\n}\n", s.name,
+			decl, decl, s.name, args)
 	}
 	p("\n/* answered by hand-written code */\n")
 	for _, s := range syms {
@@ -189,7 +192,8 @@ func shimSource(fns []api.Function) []byte {
 		}
 		p("\t{ \"%s\", %s, %d },\n", s.name, w, s.f.Op)
 	}
-	p("};\n\n/* what cuGetProcAddress gives for a base name, sorted by name, newest first */\nconst struct hf_proc hf_procs[] = {\n")
+	p("};\n\n/* what cuGetProcAddress gives for a base name, sorted by name, newest first */\nconst struct hf_proc " +
+		"hf_procs[] = {\n")
 	index := map[string]string{}
 	for _, s := range syms {
 		index[s.name] = "HF_SYM_" + s.name
@@ -214,7 +218,8 @@ func shimSource(fns []api.Function) []byte {
 			n++
 		}
 	}
-	p("};\nconst unsigned hf_nprocs = %d;\n\n/* base names by operation number */\nconst char *const hf_call_names[] = {\n", n)
+	p("};\nconst unsigned hf_nprocs = %d;\n\n/* base names by operation number */\nconst char *const hf_call_names[] "+
+		"= {\n", n)
 	last := api.Op(0)
 	for _, f := range fns {
 		p("\t[%d] = \"%s\",\n", f.Op, f.Name)
@@ -249,7 +254,8 @@ func wrapper(p func(string, ...any), s shimSymbol) {
 		return
 	}
 	if s.s.Record != nil {
-		p("\tstruct hf_slot *slot = hf_enter_work(%d);\n\tif (HF_UNLIKELY(!slot))\n\t\treturn watched_%s(%s);\n", s.f.Op, s.name, args)
+		p("\tstruct hf_slot *slot = hf_enter_work(%d);\n\tif (HF_UNLIKELY(!slot))\n\t\treturn watched_%s(%s);\n",
+			s.f.Op, s.name, args)
 	} else {
 		p("\tstruct hf_slot *slot = hf_enter(%d);\n", s.f.Op)
 	}

@@ -15,7 +15,8 @@ const stubVersion = 13000
 // prototypes is a header that declares every symbol, for C programs of our own.
 func prototypes(fns []api.Function) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "/* %s\n * The functions of the CUDA driver API. Callers name symbols (cuMemAlloc_v2), not base names: no macros here. */\n", header)
+	fmt.Fprintf(&b, "/* %s\n * The functions of the CUDA driver API. Callers name symbols (cuMemAlloc_v2), not base "+
+		"names: no macros here. */\n", header)
 	b.WriteString("#ifndef HOLDFAST_ZCUDA_H\n#define HOLDFAST_ZCUDA_H\n\n#include \"cudaabi.h\"\n\n")
 	each(fns, func(_ *api.Function, s *api.Symbol) {
 		if s.Legacy {
@@ -61,9 +62,11 @@ func stubHeader(fns []api.Function) []byte {
 			fmt.Fprintf(&b, "CUresult hand_%s(%s, CUstream default_stream);\n", s.Name, s.C())
 		}
 	})
-	b.WriteString("\nextern const struct result {\n\tint code;\n\tconst char *name, *text;\n} results[];\nextern const unsigned result_count;\n\n")
+	b.WriteString("\nextern const struct result {\n\tint code;\n\tconst char *name, *text;\n} results[];\nextern " +
+		"const unsigned result_count;\n\n")
 	b.WriteString("/* base null ends the table. per_thread is null where there is no such twin. */\n")
-	b.WriteString("extern const struct symbol {\n\tconst char *base, *name;\n\tint since;\n\tvoid *address, *per_thread;\n} symbols[];\n\n#endif\n")
+	b.WriteString("extern const struct symbol {\n\tconst char *base, *name;\n\tint since;\n\tvoid *address, " +
+		"*per_thread;\n} symbols[];\n\n#endif\n")
 	return b.Bytes()
 }
 
@@ -103,7 +106,8 @@ func stubSource(fns []api.Function, results []api.Result) ([]byte, error) {
 
 func stubSymbol(b *bytes.Buffer, f *api.Function, s *api.Symbol) error {
 	if s.Legacy {
-		fmt.Fprintf(b, "EXPORT CUresult %s(void);\nEXPORT CUresult %[1]s(void) { return SIMPLE(OP_%[2]s, 0); }\n\n", s.Name, f.Name)
+		fmt.Fprintf(b, "EXPORT CUresult %s(void);\nEXPORT CUresult %[1]s(void) { return SIMPLE(OP_%[2]s, 0); }\n\n",
+			s.Name, f.Name)
 		return nil
 	}
 	canonical := f.Canonical()
@@ -116,7 +120,8 @@ func stubSymbol(b *bytes.Buffer, f *api.Function, s *api.Symbol) error {
 		fmt.Fprintf(b, "\treturn SIMPLE(OP_%s, 0);\n}\n", f.Name)
 	case f.Hand && s.PerThread == "_ptds":
 		fmt.Fprintf(b, "EXPORT CUresult %s(%s) { return hand_%[1]s(%[3]s, 0); }\n", s.Name, s.C(), names(s, ""))
-		fmt.Fprintf(b, "EXPORT CUresult %s_ptds(%s) { return hand_%[1]s(%[3]s, CU_STREAM_PER_THREAD); }\n\n", s.Name, s.C(), names(s, ""))
+		fmt.Fprintf(b, "EXPORT CUresult %s_ptds(%s) { return hand_%[1]s(%[3]s, CU_STREAM_PER_THREAD); }\n\n", s.Name,
+			s.C(), names(s, ""))
 		return nil
 	case f.Hand, f.Local:
 	case s.Name == canonical.Name:
@@ -128,7 +133,8 @@ func stubSymbol(b *bytes.Buffer, f *api.Function, s *api.Symbol) error {
 	default: // an older form with other parameters: by hand
 	}
 	if s.PerThread != "" && s.Name != "cuLaunchKernelEx" { // its stream is in a structure
-		fmt.Fprintf(b, "EXPORT CUresult %s%s(%s) { return %[1]s(%[4]s); }\n", s.Name, s.PerThread, s.C(), names(s, "CU_STREAM_PER_THREAD"))
+		fmt.Fprintf(b, "EXPORT CUresult %s%s(%s) { return %[1]s(%[4]s); }\n", s.Name, s.PerThread, s.C(),
+			names(s, "CU_STREAM_PER_THREAD"))
 	}
 	b.WriteByte('\n')
 	return nil

@@ -14,8 +14,9 @@ var scalars = map[string]string{
 	"int": "int", "unsigned": "unsigned int", "unsigned int": "unsigned int", "float": "float", "size_t": "size_t",
 	"unsigned char": "unsigned char", "unsigned short": "unsigned short", "unsigned long long": "unsigned long long",
 	"cuuint32_t": "unsigned int", "cuuint64_t": "unsigned long long", "CUdeviceptr": "CUdeviceptr", "CUdevice": "int",
-	"CUmemGenericAllocationHandle": "CUhandle", "CUtexObject": "unsigned long long", "CUsurfObject": "unsigned long long",
-	"CUgraphConditionalHandle": "unsigned long long", "CUresult": "int", "CUdeviceptr_v1": "unsigned int",
+	"CUmemGenericAllocationHandle": "CUhandle", "CUtexObject": "unsigned long long",
+	"CUsurfObject": "unsigned long long", "CUgraphConditionalHandle": "unsigned long long", "CUresult": "int",
+	"CUdeviceptr_v1": "unsigned int",
 }
 
 // handles are opaque pointers and callbacks; every other name is an enumeration or a 32-bit name.
@@ -44,9 +45,11 @@ func ctype(t string) string {
 }
 
 // structs travel as blobs.
-var structs = set("CUuuid CUdevprop CUexecAffinityParam CUctxCreateParams CUdevResource CUmemLocation CUmemAllocationProp " +
+var structs = set("CUuuid CUdevprop CUexecAffinityParam CUctxCreateParams CUdevResource CUmemLocation " +
+	"CUmemAllocationProp " +
 	"CUmemAccessDesc CUmemPoolProps CUmemPoolPtrExportData CUipcMemHandle CUipcEventHandle CUmulticastObjectProp " +
-	"CUDA_ARRAY_DESCRIPTOR CUDA_ARRAY3D_DESCRIPTOR CUDA_MEMSET_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS CUlaunchAttributeValue CUstreamBatchMemOpParams")
+	"CUDA_ARRAY_DESCRIPTOR CUDA_ARRAY3D_DESCRIPTOR CUDA_MEMSET_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS " +
+	"CUlaunchAttributeValue CUstreamBatchMemOpParams")
 
 func set(list string) map[string]bool {
 	m := map[string]bool{}

@@ -24,7 +24,8 @@ func checkingLibrary(t *testing.T) string {
 		t.Skipf("no C compiler: %v", err)
 	}
 	lib := filepath.Join(t.TempDir(), "libchecking.so")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib, "../../../test/programs/helpers/capidriver.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib,
+		"../../../test/programs/helpers/capidriver.c").CombinedOutput(); err != nil {
 		t.Fatalf("build the checking driver: %v\n%s", err, out)
 	}
 	return lib
@@ -39,7 +40,8 @@ func checkingDriver(t *testing.T) cuda.Driver {
 	return drv
 }
 
-// TestEveryCallPassesItsArguments calls each method once; the library returns an error for arguments it does not expect.
+// TestEveryCallPassesItsArguments calls each method once; the library returns an error for arguments it does not
+// expect.
 func TestEveryCallPassesItsArguments(t *testing.T) {
 	d := checkingDriver(t)
 	must := func(what string, err error) {
@@ -126,7 +128,8 @@ func TestEveryCallPassesItsArguments(t *testing.T) {
 	same("module", m, cuda.Module(0x77), err)
 	f, err := d.ModuleFunction(m, "k")
 	same("function", f, cuda.Function(0x88), err)
-	if _, err := d.ModuleFunction(m, "nosuch"); !errors.Is(err, cuda.ErrNotFound) || err.Error() != "cuModuleGetFunction(nosuch): CUDA_ERROR_NOT_FOUND (500)" {
+	if _, err := d.ModuleFunction(m, "nosuch"); !errors.Is(err, cuda.ErrNotFound) ||
+		err.Error() != "cuModuleGetFunction(nosuch): CUDA_ERROR_NOT_FOUND (500)" {
 		t.Errorf("no such function: %v", err)
 	}
 	must("launch", d.Launch(f, 100000, 256, s, 0x1111222233334444, 2, 3))
@@ -147,7 +150,8 @@ func TestMissingCheckpointIsNamed(t *testing.T) {
 		"cuCheckpointProcessUnlock":             d.CheckpointUnlock(1),
 	} {
 		var u *cuda.UnsupportedError
-		if !errors.As(err, &u) || u.Call != name || u.Needs != "driver ≥ 570" || u.Version != 12040 || !errors.Is(err, cuda.ErrNotSupported) {
+		if !errors.As(err, &u) || u.Call != name || u.Needs != "driver ≥ 570" || u.Version != 12040 ||
+			!errors.Is(err, cuda.ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

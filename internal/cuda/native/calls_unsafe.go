@@ -192,7 +192,8 @@ func (l *library) AddressFree(p cuda.DevicePtr, size uint64) error {
 }
 
 func (l *library) MemMap(p cuda.DevicePtr, size uint64, h cuda.Handle) error {
-	return failed(call(l.memMap, uintptr(p), uintptr(size), 0, uintptr(h), 0), "cuMemMap(%#x, %#x bytes, handle %#x)", p, size, h)
+	return failed(call(l.memMap, uintptr(p), uintptr(size), 0, uintptr(h), 0),
+		"cuMemMap(%#x, %#x bytes, handle %#x)", p, size, h)
 }
 
 func (l *library) MemUnmap(p cuda.DevicePtr, size uint64) error {
@@ -278,7 +279,8 @@ func (l *library) ModuleUnload(m cuda.Module) error {
 func (l *library) ModuleFunction(m cuda.Module, name string) (cuda.Function, error) {
 	z := append([]byte(name), 0)
 	var f cuda.Function
-	r := call(l.moduleGetFunction, uintptr(unsafe.Pointer(&f)), uintptr(m), uintptr(unsafe.Pointer(unsafe.SliceData(z))))
+	r := call(l.moduleGetFunction, uintptr(unsafe.Pointer(&f)), uintptr(m),
+		uintptr(unsafe.Pointer(unsafe.SliceData(z))))
 	return f, failed(r, "cuModuleGetFunction(%s)", name)
 }
 

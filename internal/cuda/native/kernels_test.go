@@ -30,7 +30,8 @@ func TestKernelsPassTheirArguments(t *testing.T) {
 	if err := k.Synchronize(); err != nil {
 		t.Error(err)
 	}
-	if _, err := k.Assemble([]byte("bad")); !errors.Is(err, cuda.Result(218)) || !strings.HasSuffix(err.Error(), ": line 1: no") {
+	if _, err := k.Assemble([]byte("bad")); !errors.Is(err, cuda.Result(218)) ||
+		!strings.HasSuffix(err.Error(), ": line 1: no") {
 		t.Errorf("bad PTX: %v", err)
 	}
 	m, err := k.Assemble([]byte("good"))
@@ -44,7 +45,8 @@ func TestKernelsPassTheirArguments(t *testing.T) {
 	if err := k.LaunchShape(0x88, shape, 0x55, []byte("hello"), []uint32{0, 3}); err != nil {
 		t.Error(err)
 	}
-	enc, err := k.EncodeTensor(Tensor{DataType: 7, Address: 0x7f3300000000, Dim: []uint64{64, 9}, Strides: []uint64{256}, Box: []uint32{32, 4}, Step: []uint32{1, 2}, Swizzle: 3, Fill: 1})
+	enc, err := k.EncodeTensor(Tensor{DataType: 7, Address: 0x7f3300000000, Dim: []uint64{64, 9},
+		Strides: []uint64{256}, Box: []uint32{32, 4}, Step: []uint32{1, 2}, Swizzle: 3, Fill: 1})
 	if err != nil || enc[0] != 0x7d || enc[127] != 0x7d {
 		t.Errorf("tensor map %x: %v", enc, err)
 	}

@@ -129,7 +129,8 @@ func (k *Kernels) Assemble(text []byte) (cuda.Module, error) {
 	c := &jitCall{options: [2]int32{jitErrorLogBuffer, jitErrorLogBufferSizeBytes}}
 	c.values = [2]uintptr{uintptr(unsafe.Pointer(&c.log)), uintptr(len(c.log))}
 	var m cuda.Module
-	r := call(k.moduleLoadDataEx, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(unsafe.SliceData(z))), uintptr(len(c.options)),
+	r := call(k.moduleLoadDataEx, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(unsafe.SliceData(z))),
+		uintptr(len(c.options)),
 		uintptr(unsafe.Pointer(&c.options)), uintptr(unsafe.Pointer(&c.values)))
 	if r == cuda.Success {
 		return m, nil
@@ -155,7 +156,8 @@ func (k *Kernels) Global(m cuda.Module, name string) (cuda.DevicePtr, uint64, er
 	z := append([]byte(name), 0)
 	var p cuda.DevicePtr
 	var n uint64
-	r := call(k.moduleGetGlobal, uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&n)), uintptr(m), uintptr(unsafe.Pointer(unsafe.SliceData(z))))
+	r := call(k.moduleGetGlobal, uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&n)), uintptr(m),
+		uintptr(unsafe.Pointer(unsafe.SliceData(z))))
 	return p, n, failed(r, "cuModuleGetGlobal(%s)", name)
 }
 
@@ -165,10 +167,10 @@ type Shape struct {
 	Shared               uint32    // bytes of dynamic shared memory
 }
 
-// LaunchShape launches f (cuLaunchKernelEx; before it cuFuncSetAttribute, when it needs more shared memory than
-// 48 KiB or a cluster of more than 8 blocks). offsets say where each parameter begins in params. The driver is given one pointer
-// for each: where they lie in its own buffer is the assembler's choice, which for an alignment of more than 16 bytes
-// is not that of a C structure (ptxas aligns the address in the constant bank, which begins at 0x210).
+// LaunchShape launches f (cuLaunchKernelEx; before it cuFuncSetAttribute, when it needs more shared memory than 48 KiB
+// or a cluster of more than 8 blocks). offsets say where each parameter begins in params. The driver is given one
+// pointer for each: where they lie in its own buffer is the assembler's choice, which for an alignment of more than 16
+// bytes is not that of a C structure (ptxas aligns the address in the constant bank, which begins at 0x210).
 func (k *Kernels) LaunchShape(f cuda.Function, shape Shape, s cuda.Stream, params []byte, offsets []uint32) error {
 	if shape.Shared > 48<<10 {
 		if r := call(k.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(shape.Shared)); r != cuda.Success {
@@ -189,9 +191,11 @@ func (k *Kernels) LaunchShape(f cuda.Function, shape Shape, s cuda.Stream, param
 	for i, at := range offsets {
 		c.each[i] = uintptr(unsafe.Pointer(unsafe.SliceData(c.params[at:])))
 	}
-	r := call(k.launchEx, uintptr(unsafe.Pointer(cfg)), uintptr(f), uintptr(unsafe.Pointer(unsafe.SliceData(c.each))), 0)
+	r := call(k.launchEx, uintptr(unsafe.Pointer(cfg)), uintptr(f),
+		uintptr(unsafe.Pointer(unsafe.SliceData(c.each))), 0)
 	runtime.KeepAlive(c)
-	return failed(r, "cuLaunchKernelEx(grid %v, block %v, cluster %v, %d bytes of shared memory)", shape.Grid, shape.Block, shape.Cluster, shape.Shared)
+	return failed(r, "cuLaunchKernelEx(grid %v, block %v, cluster %v, %d bytes of shared memory)", shape.Grid,
+		shape.Block, shape.Cluster, shape.Shared)
 }
 
 // A Tensor is what cuTensorMapEncodeTiled takes; the fields are named as its parameters are.
@@ -207,14 +211,17 @@ type Tensor struct {
 // EncodeTensor makes a CUtensorMap.
 func (k *Kernels) EncodeTensor(t Tensor) ([128]byte, error) {
 	if k.tensorMapEncode == 0 {
-		return [128]byte{}, &cuda.UnsupportedError{Call: "cuTensorMapEncodeTiled", Needs: "driver ≥ 525", Library: k.path}
+		return [128]byte{}, &cuda.UnsupportedError{Call: "cuTensorMapEncodeTiled", Needs: "driver ≥ 525",
+			Library: k.path}
 	}
 	room := make([]byte, 192) // the result is aligned to 64 bytes
 	at := -int(uintptr(unsafe.Pointer(unsafe.SliceData(room)))) & 63
 	out := room[at : at+128]
 	strides := append(append([]uint64(nil), t.Strides...), 0)
-	r := call(k.tensorMapEncode, uintptr(unsafe.Pointer(unsafe.SliceData(out))), uintptr(t.DataType), uintptr(len(t.Dim)), uintptr(t.Address),
+	r := call(k.tensorMapEncode, uintptr(unsafe.Pointer(unsafe.SliceData(out))), uintptr(t.DataType),
+		uintptr(len(t.Dim)), uintptr(t.Address),
 		uintptr(unsafe.Pointer(unsafe.SliceData(t.Dim))), uintptr(unsafe.Pointer(unsafe.SliceData(strides))),
-		uintptr(unsafe.Pointer(unsafe.SliceData(t.Box))), uintptr(unsafe.Pointer(unsafe.SliceData(t.Step))), 0, uintptr(t.Swizzle), 0, uintptr(t.Fill))
+		uintptr(unsafe.Pointer(unsafe.SliceData(t.Box))), uintptr(unsafe.Pointer(unsafe.SliceData(t.Step))), 0,
+		uintptr(t.Swizzle), 0, uintptr(t.Fill))
 	return [128]byte(out), failed(r, "cuTensorMapEncodeTiled(%v)", t.Dim)
 }

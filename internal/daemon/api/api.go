@@ -45,20 +45,22 @@ const (
 
 // Process is one held program.
 type Process struct {
-	PID            int       `json:"pid"`
-	Name           string    `json:"name"`
-	GPU            string    `json:"gpu"` // "native" or "soft"
-	State          string    `json:"state"`
-	ResidentBytes  uint64    `json:"resident_bytes"`          // device memory the keeper holds for it
-	MissingBytes   uint64    `json:"missing_bytes,omitempty"` // of its process tree, not there yet after a restore on demand
-	Allocations    int       `json:"allocations"`
-	Launches       uint64    `json:"launches"`
-	Devices        []string  `json:"devices"` // UUIDs, GPU-… form
-	Exe            string    `json:"exe"`
-	Command        []string  `json:"command"`
-	Started        time.Time `json:"started"`
-	LastCheckpoint string    `json:"last_checkpoint,omitempty"` // directory of the last image that it can be restored from
-	Caveats        []Caveat  `json:"caveats,omitempty"`
+	PID           int    `json:"pid"`
+	Name          string `json:"name"`
+	GPU           string `json:"gpu"` // "native" or "soft"
+	State         string `json:"state"`
+	ResidentBytes uint64 `json:"resident_bytes"` // device memory the keeper holds for it
+	// of its process tree, not there yet after a restore on demand
+	MissingBytes uint64    `json:"missing_bytes,omitempty"`
+	Allocations  int       `json:"allocations"`
+	Launches     uint64    `json:"launches"`
+	Devices      []string  `json:"devices"` // UUIDs, GPU-… form
+	Exe          string    `json:"exe"`
+	Command      []string  `json:"command"`
+	Started      time.Time `json:"started"`
+	// directory of the last image that it can be restored from
+	LastCheckpoint string   `json:"last_checkpoint,omitempty"`
+	Caveats        []Caveat `json:"caveats,omitempty"`
 }
 
 // A Caveat is something of a program that cannot be held, and why.
@@ -119,31 +121,34 @@ type CheckpointRequest struct {
 
 // CheckpointResult describes a finished image.
 type CheckpointResult struct {
-	PID            int      `json:"pid"`
-	Name           string   `json:"name"`
-	Dir            string   `json:"dir"`
-	Kind           string   `json:"kind"` // "full" or "gpu-only"
-	Mode           string   `json:"mode"`
-	ModeReason     string   `json:"mode_reason,omitempty"`
-	StallMS        float64  `json:"stall_ms"`      // gate closed to gate open (to dump done, where the program is not left running)
-	DataStallMS    float64  `json:"data_stall_ms"` // of it, for the device memory
-	DrainMS        float64  `json:"drain_ms"`
-	TotalMS        float64  `json:"total_ms"`
-	Bytes          uint64   `json:"bytes"`       // device memory in the image
-	BytesNew       uint64   `json:"bytes_new"`   // of it, written by this checkpoint
-	HostBytes      uint64   `json:"host_bytes"`  // of the processes' own memory, in CRIU's files
-	Chunks         int      `json:"chunks"`      // of 2 MiB
-	ChunksNew      int      `json:"chunks_new"`  // written by this checkpoint
-	ChunksZero     int      `json:"chunks_zero"` // all zero: not stored
-	ChunksReused   int      `json:"chunks_reused"`
-	ChunksRecopied int      `json:"chunks_recopied"` // changed between the copy and the stall
-	ChunksAside    int      `json:"chunks_aside"`    // mode "cow": copied aside before the program wrote them
-	Waits          int      `json:"waits"`           // mode "cow": launches and copies that waited for what they write to be kept
-	WaitedMS       float64  `json:"waited_ms"`       // in all
-	Guesses        int      `json:"guesses"`         // mode "cow": launches and copies of which not all that they do was foreseen
-	Known          int      `json:"known"`           // mode "cow": launches that were foreseen with contents of memory
-	Mispredictions int      `json:"mispredictions"`  // captures lost to a write that was not foreseen, and taken again
-	Digest         string   `json:"digest"`          // of the device memory: hex
+	PID        int    `json:"pid"`
+	Name       string `json:"name"`
+	Dir        string `json:"dir"`
+	Kind       string `json:"kind"` // "full" or "gpu-only"
+	Mode       string `json:"mode"`
+	ModeReason string `json:"mode_reason,omitempty"`
+	// gate closed to gate open (to dump done, where the program is not left running)
+	StallMS        float64 `json:"stall_ms"`
+	DataStallMS    float64 `json:"data_stall_ms"` // of it, for the device memory
+	DrainMS        float64 `json:"drain_ms"`
+	TotalMS        float64 `json:"total_ms"`
+	Bytes          uint64  `json:"bytes"`       // device memory in the image
+	BytesNew       uint64  `json:"bytes_new"`   // of it, written by this checkpoint
+	HostBytes      uint64  `json:"host_bytes"`  // of the processes' own memory, in CRIU's files
+	Chunks         int     `json:"chunks"`      // of 2 MiB
+	ChunksNew      int     `json:"chunks_new"`  // written by this checkpoint
+	ChunksZero     int     `json:"chunks_zero"` // all zero: not stored
+	ChunksReused   int     `json:"chunks_reused"`
+	ChunksRecopied int     `json:"chunks_recopied"` // changed between the copy and the stall
+	ChunksAside    int     `json:"chunks_aside"`    // mode "cow": copied aside before the program wrote them
+	// mode "cow": launches and copies that waited for what they write to be kept
+	Waits    int     `json:"waits"`
+	WaitedMS float64 `json:"waited_ms"` // in all
+	// mode "cow": launches and copies of which not all that they do was foreseen
+	Guesses        int      `json:"guesses"`
+	Known          int      `json:"known"`          // mode "cow": launches that were foreseen with contents of memory
+	Mispredictions int      `json:"mispredictions"` // captures lost to a write that was not foreseen, and taken again
+	Digest         string   `json:"digest"`         // of the device memory: hex
 	Steps          []Step   `json:"steps"`
 	LeaveRunning   bool     `json:"leave_running"`
 	Warnings       []string `json:"warnings,omitempty"`

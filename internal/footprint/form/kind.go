@@ -43,10 +43,12 @@ const (
 	KindHalf // not negative, not above A, if A is not negative
 	KindBits // from 0 to imm
 
-	KindCurve   // scaled(imm, A)
-	KindBetween // between A and B or, imm = 1, from A to B-1, if A and B are not negative and twice as much is a number of w bits; else any number
-	KindTable   // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
-	KindParam   // what the parameter buffer holds at A; imm is a paramTable
+	KindCurve // scaled(imm, A)
+	// between A and B or, imm = 1, from A to B-1, if A and B are not negative and twice as much is a number of w bits;
+	// else any number
+	KindBetween
+	KindTable // what memory at A holds: a signed or (imm = 1) unsigned number of w bits
+	KindParam // what the parameter buffer holds at A; imm is a paramTable
 )
 
 // ReadBounds is the bounds of a number of w bits (0: of any) that is read of a form within b; sound says that the

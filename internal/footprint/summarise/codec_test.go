@@ -2,7 +2,6 @@ package summarise
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -136,37 +135,4 @@ func FuzzSummarise(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestCache(t *testing.T) {
-	c := footprint.Cache{Dir: filepath.Join(t.TempDir(), "summaries")}
-	src, line := kernelIn(t, "axpy")
-	first, err := Text(c, "axpy.ptx", []byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(c.Dir, "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	second, err := Text(c, "axpy.ptx", []byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var x, y footprint.Instance
-	first[0].Evaluate(launchOf(t, line), &x)
-	second[0].Evaluate(launchOf(t, line), &y)
-	if x.Verdict != footprint.Idempotent || y.Verdict != footprint.Idempotent {
-		t.Error(x.Verdict, y.Verdict)
-	}
-	// A damaged file is made anew.
-	if err := os.WriteFile(files[0], []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Text(c, "axpy.ptx", []byte(src)); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := os.ReadFile(files[0]); err != nil || len(b) < 100 {
-		t.Error("the damaged file is still there", err)
-	}
 }

@@ -27,17 +27,6 @@ func Module(m *ptx.Module) ([]*footprint.Summary, error) {
 	return list, nil
 }
 
-// Text is Module for a module's text, by way of a cache.
-func Text(c footprint.Cache, file string, text []byte) ([]*footprint.Summary, error) {
-	return c.Summaries(text, func() ([]*footprint.Summary, error) {
-		m, err := ptx.Parse(file, text)
-		if err != nil {
-			return nil, err
-		}
-		return Module(m)
-	})
-}
-
 // kernelOf is the summary of one kernel.
 func kernelOf(f *ir.Func, calls *callees) *footprint.Summary {
 	s := &footprint.Summary{Name: f.Name, MaxTid: f.Limits.MaxThread, Cluster: f.Limits.Cluster}

@@ -23,10 +23,7 @@ func TestPlan(t *testing.T) {
 		shared += s.Inspect().Steps
 		alone += apart.Inspect().Steps
 		for range 4 {
-			l, _ := randomLaunch(r, list, g.regs)
-			if l == nil {
-				continue
-			}
+			l, _, _, _ := randomArguments(r)
 			s.Evaluate(l, &one)
 			apart.Evaluate(l, &other)
 			same := one.Verdict == other.Verdict && one.Cause == other.Cause && one.At == other.At && one.Witness == other.Witness

@@ -232,7 +232,7 @@ func (x *lane) local(s *stmt) {
 			x.regs[s.d] = x.regs[s.b] - x.regs[s.a]
 		}
 	case "bump":
-		v := 3*x.word(at) + x.regs[s.a]
+		v := 3*x.local32(at) + x.regs[s.a]
 		for i := range 4 {
 			x.mem[at+i] = byte(v >> (8 * i))
 		}
@@ -245,7 +245,7 @@ func (x *lane) local(s *stmt) {
 	}
 }
 
-func (x *lane) word(at int) uint32 {
+func (x *lane) local32(at int) uint32 {
 	v := uint32(0)
 	for i := range 4 {
 		v |= uint32(x.mem[at+i]) << (8 * i)

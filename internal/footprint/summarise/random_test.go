@@ -561,15 +561,57 @@ func shift(body string) string {
 	return strings.Join(lines, "\n")
 }
 
-// A run is what the threads of a launch did.
+// A run is what the threads of a launch did, one after the other. All that they access is aligned words.
 type run struct {
-	base   [3]uint64         // the last one: of the table
-	memory map[uint64]uint32 // words; others hold their address
-	reads  map[uint64]bool   // bytes read
-	live   map[uint64]bool   // bytes read that the thread itself had not written before
-	writes map[uint64]bool
-	beyond bool // something beside the variable was read
+	base   [3]uint64        // the last one: of the table
+	pages  map[uint64]*page // by number
+	recent *page            // that was accessed last, and its number
+	number uint64
+	thread uint16 // the one that runs, from 1
+	beyond bool   // something beside the variable was read
 	steps  int
+}
+
+const pageBytes = 256
+
+type page [pageBytes / 4]word
+
+type word struct {
+	value   uint32
+	filled  bool   // with value; others hold a number that their address makes
+	writer  uint16 // the thread that wrote it last
+	read    bool
+	live    bool // read by a thread that had not written it before
+	written bool
+}
+
+func (x *run) word(at uint64) *word {
+	n := at / pageBytes
+	if x.recent == nil || x.number != n {
+		p := x.pages[n]
+		if p == nil {
+			p = new(page)
+			x.pages[n] = p
+		}
+		x.recent, x.number = p, n
+	}
+	return &x.recent[at%pageBytes/4]
+}
+
+// load reads a word.
+func (x *run) load(at uint64) uint32 {
+	w := x.word(at)
+	w.read = true
+	w.live = w.live || w.writer != x.thread
+	if !w.filled {
+		return uint32(at) * 2654435761
+	}
+	return w.value
+}
+
+func (x *run) store(at uint64, v uint32) {
+	w := x.word(at)
+	w.value, w.filled, w.writer, w.written = v, true, x.thread, true
 }
 
 const variableWords = 12
@@ -577,7 +619,6 @@ const variableWords = 12
 type lane struct {
 	*run
 	regs []uint32
-	own  map[uint64]bool
 	jump string // "leave" or "again": on the way out of a loop's body; "quit": of the kernel
 	mem  [localBytes]byte
 }
@@ -603,20 +644,6 @@ func holds(rel string, a, b uint32) bool {
 		return a == b
 	}
 	return a != b
-}
-
-func (x *lane) access(array int, index uint32, write bool) {
-	at := x.base[array] + uint64(int64(int32(index))*4)
-	for k := range uint64(4) {
-		if write {
-			x.writes[at+k], x.own[at+k] = true, true
-			continue
-		}
-		x.reads[at+k] = true
-		if !x.own[at+k] {
-			x.live[at+k] = true
-		}
-	}
 }
 
 // do executes statements; false if it takes too long.
@@ -700,7 +727,7 @@ func (x *lane) do(list []stmt) bool {
 				x.regs[s.d] = x.regs[s.x]
 			}
 			if yes == !s.not {
-				x.access(0, x.regs[s.d], s.while)
+				x.touch(0, x.regs[s.d], s.while)
 			}
 		case "late":
 			next, left := a+s.k, b
@@ -755,51 +782,23 @@ func (x *lane) do(list []stmt) bool {
 
 // row accesses word j of a rows statement, off bytes behind it.
 func (x *lane) row(s *stmt, j int32, off uint64) {
-	at := x.base[s.k] + uint64(int64(j)*4) + off
-	if s.while {
-		x.memory[at] = x.regs[regN]
-	}
-	for k := range uint64(4) {
-		if s.while {
-			x.writes[at+k], x.own[at+k] = true, true
-			continue
-		}
-		x.reads[at+k] = true
-		if !x.own[at+k] {
-			x.live[at+k] = true
-		}
-	}
+	x.at(x.base[s.k]+uint64(int64(j)*4)+off, s.while)
 }
 
 // fetch is word i of the table.
-func (x *lane) fetch(i int64) uint32 {
-	at := x.base[2] + uint64(i*4)
-	for k := range uint64(4) {
-		x.reads[at+k] = true
-		if !x.own[at+k] {
-			x.live[at+k] = true
-		}
-	}
-	v, ok := x.memory[at]
-	if !ok {
-		v = uint32(at) * 2654435761
-	}
-	return v
-}
+func (x *lane) fetch(i int64) uint32 { return x.load(x.base[2] + uint64(i*4)) }
 
 // touch accesses a word of a buffer.
 func (x *lane) touch(buffer int, index uint32, store bool) {
-	at := x.base[buffer] + uint64(int64(int32(index))*4)
-	for k := range uint64(4) {
-		if store {
-			x.writes[at+k], x.own[at+k] = true, true
-			x.memory[at] = x.regs[regN]
-			continue
-		}
-		x.reads[at+k] = true
-		if !x.own[at+k] {
-			x.live[at+k] = true
-		}
+	x.at(x.base[buffer]+uint64(int64(int32(index))*4), store)
+}
+
+// at reads a word, or stores what kernels store.
+func (x *lane) at(addr uint64, store bool) {
+	if store {
+		x.store(addr, x.regs[regN])
+	} else {
+		x.load(addr)
 	}
 }
 
@@ -965,9 +964,31 @@ func TestCongruences(t *testing.T) {
 	}
 }
 
+// randomLaunch makes a launch and runs it; nil if that takes too long.
 func randomLaunch(r *rand.Rand, list []stmt, regs int) (*footprint.Launch, *run) {
-	l := &footprint.Launch{Grid: [3]uint32{1 + r.Uint32N(3), 1, 1}, Block: [3]uint32{1 + r.Uint32N(9), 1 + r.Uint32N(2), 1}}
-	n, m := r.Uint32N(40), 1+r.Uint32N(9)
+	l, x, n, m := randomArguments(r)
+	for cta := range l.Grid[0] {
+		for ty := range l.Block[1] {
+			for tx := range l.Block[0] {
+				x.thread++
+				ln := &lane{run: x, regs: make([]uint32, regs)}
+				copy(ln.regs, []uint32{tx, ty, cta, l.Block[0], n, m})
+				if !ln.do(list) {
+					return nil, nil
+				}
+			}
+		}
+	}
+	return l, x
+}
+
+// randomArguments makes a launch, and the memory and the numbers that it begins with.
+func randomArguments(r *rand.Rand) (l *footprint.Launch, x *run, n, m uint32) {
+	l = &footprint.Launch{
+		Grid:  [3]uint32{1 + r.Uint32N(3), 1, 1},
+		Block: [3]uint32{1 + r.Uint32N(9), 1 + r.Uint32N(2), 1},
+	}
+	n, m = r.Uint32N(40), 1+r.Uint32N(9)
 	if r.IntN(8) == 0 {
 		n = r.Uint32()
 	}
@@ -982,28 +1003,20 @@ func randomLaunch(r *rand.Rand, list []stmt, regs int) (*footprint.Launch, *run)
 		base[2] = base[r.IntN(2)] + uint64(r.IntN(128))*4 // perhaps the launch writes it
 	}
 	table := randomTable(r)
-	l.Known = []footprint.Known{{Range: footprint.Range{Lo: base[2], Hi: base[2] + uint64(len(table))}, Contents: footprint.NewContents(table, uint64(len(table)))}}
+	l.Known = []footprint.Known{{
+		Range:    footprint.Range{Lo: base[2], Hi: base[2] + uint64(len(table))},
+		Contents: footprint.NewContents(table, uint64(len(table))),
+	}}
 	for _, v := range base[:2] {
 		l.Params = appendUint(l.Params, v, 8)
 	}
 	l.Params = appendUint(appendUint(l.Params, uint64(n), 4), uint64(m), 4)
 	l.Params = appendUint(l.Params, base[2], 8)
-	x := &run{base: base, memory: map[uint64]uint32{}, reads: map[uint64]bool{}, live: map[uint64]bool{}, writes: map[uint64]bool{}}
+	x = &run{base: base, pages: map[uint64]*page{}}
 	for i := 0; i < len(table); i += 4 {
-		x.memory[base[2]+uint64(i)] = binary.LittleEndian.Uint32(table[i:])
+		*x.word(base[2] + uint64(i)) = word{value: binary.LittleEndian.Uint32(table[i:]), filled: true}
 	}
-	for cta := range l.Grid[0] {
-		for ty := range l.Block[1] {
-			for tx := range l.Block[0] {
-				ln := &lane{run: x, regs: make([]uint32, regs), own: map[uint64]bool{}}
-				copy(ln.regs, []uint32{tx, ty, cta, l.Block[0], n, m})
-				if !ln.do(list) {
-					return nil, nil
-				}
-			}
-		}
-	}
-	return l, x
+	return l, x, n, m
 }
 
 // randomTable is small numbers, or ascending ones, with a few others among them.
@@ -1033,26 +1046,32 @@ func appendUint(b []byte, v uint64, n int) []byte {
 
 // disagrees says what is wrong with an instance.
 func disagrees(in *footprint.Instance, x *run) string {
-	for a := range x.reads {
-		if (!in.ReadsUnknown || in.ReadsVariables) && !inside(in.Reads, a) {
-			return fmt.Sprintf("reads %#x, which is not foreseen", a)
-		}
-	}
-	if x.beyond && (!in.ReadsUnknown || in.ReadsVariables) {
+	reads, writes := !in.ReadsUnknown || in.ReadsVariables, !in.WritesUnknown
+	if x.beyond && reads {
 		return "reads beside the variable, which is not foreseen"
 	}
 	clash := false
-	for a := range x.writes {
-		if !in.WritesUnknown && !inside(in.Writes, a) {
-			return fmt.Sprintf("writes %#x, which is not foreseen", a)
+	for n, p := range x.pages {
+		for i := range p {
+			w, at := &p[i], n*pageBytes+uint64(i)*4
+			clash = clash || w.live && w.written
+			for a := at; a < at+4; a++ {
+				if w.read && reads && !inside(in.Reads, a) {
+					return fmt.Sprintf("reads %#x, which is not foreseen", a)
+				}
+				if w.written && writes && !inside(in.Writes, a) {
+					return fmt.Sprintf("writes %#x, which is not foreseen", a)
+				}
+			}
 		}
-		clash = clash || x.live[a]
 	}
 	if clash && in.Verdict == footprint.Idempotent || !clash && in.Verdict == footprint.NotIdempotent {
 		return fmt.Sprintf("is %v", in.Verdict)
 	}
-	if in.Verdict == footprint.NotIdempotent && !(x.live[in.Witness.Byte] && x.writes[in.Witness.Byte]) {
-		return fmt.Sprintf("byte %#x is no witness", in.Witness.Byte)
+	if in.Verdict == footprint.NotIdempotent {
+		if w := x.word(in.Witness.Byte); !w.live || !w.written {
+			return fmt.Sprintf("byte %#x is no witness", in.Witness.Byte)
+		}
 	}
 	return ""
 }

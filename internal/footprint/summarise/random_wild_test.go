@@ -351,17 +351,7 @@ func (x *lane) wild(s *stmt, a, b uint32) bool {
 		} else if s.x == 2 {
 			at = base + uint64(a<<2)
 		}
-		for k := range uint64(4) {
-			if s.store {
-				x.writes[at+k], x.own[at+k] = true, true
-				x.memory[at] = x.regs[regN]
-				continue
-			}
-			x.reads[at+k] = true
-			if !x.own[at+k] {
-				x.live[at+k] = true
-			}
-		}
+		x.at(at, s.store)
 	case "leave", "again", "quit":
 		if holds(s.rel, a, b) {
 			x.jump = s.op

@@ -38,10 +38,7 @@ func TestRecent(t *testing.T) {
 		}
 		s := summarised(t, "random", kernelText(list, g.regs))
 		for range 3 {
-			l, _ := randomLaunch(r, list, g.regs)
-			if l == nil {
-				continue
-			}
+			l, _, _, _ := randomArguments(r)
 			if l.Seeks = r.IntN(2) == 0; r.IntN(4) > 0 {
 				l.Known = nil
 			}

@@ -185,7 +185,8 @@ func TestLarge(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			b.WriteString(header + ".entry k(.param .u64 p) {\n.reg .b32 %r<4>; .reg .pred %p<2>; .reg .b64 %rd<2>;\nmov.u32 %r1, %tid.x; mov.u32 %r2, 1; setp.lt.u32 %p1, %r1, 3;\n")
+			b.WriteString(header + ".entry k(.param .u64 p) {\n.reg .b32 %r<4>; .reg .pred %p<2>; .reg .b64 " +
+				"%rd<2>;\nmov.u32 %r1, %tid.x; mov.u32 %r2, 1; setp.lt.u32 %p1, %r1, 3;\n")
 			for i := range n {
 				shape(&b, i)
 			}
@@ -223,7 +224,8 @@ func FuzzPTX(f *testing.F) {
 		}
 		f.Add(src)
 	}
-	f.Add([]byte(header + ".func (.reg .v2 .u32 o) f(.reg .v2 .u32 a, .reg .pred p) { mov.v2.u32 o, a; call (o), f, ({a.y, 1}, !p); ret; }\n"))
+	f.Add([]byte(header + ".func (.reg .v2 .u32 o) f(.reg .v2 .u32 a, .reg .pred p) { mov.v2.u32 o, a; call (o), f, " +
+		"({a.y, 1}, !p); ret; }\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		m, err := ptx.Parse("fuzz.ptx", src)
 		if err != nil {
@@ -305,8 +307,8 @@ func operandNames(f *ir.Func, list []ir.Operand) []string {
 func TestListsMatch(t *testing.T) {
 	for c, want := range map[isa.Coordinate]ir.Coordinate{isa.ThreadIndex: ir.ThreadIndex, isa.BlockSize: ir.BlockSize,
 		isa.BlockIndex: ir.BlockIndex, isa.GridSize: ir.GridSize, isa.ClusterIndex: ir.ClusterIndex,
-		isa.GridClusters:   ir.GridClusters,
-		isa.IndexInCluster: ir.IndexInCluster, isa.ClusterSize: ir.ClusterSize, isa.Lane: ir.Lane,
+		isa.GridClusters: ir.GridClusters, isa.IndexInCluster: ir.IndexInCluster, isa.ClusterSize: ir.ClusterSize,
+		isa.Lane:          ir.Lane,
 		isa.RankInCluster: ir.RankInCluster, isa.ClusterBlocks: ir.ClusterBlocks, isa.DynamicShared: ir.DynamicShared} {
 		if ir.Coordinate(c) != want {
 			t.Errorf("%v and %v", c, want)
@@ -322,41 +324,53 @@ func TestListsMatch(t *testing.T) {
 
 // What is made of instructions: their operation and attributes.
 func TestInstructions(t *testing.T) {
-	for text, want := range map[string]string{
-		"add.cc.u32 %r1, %r2, %r3;":                         `v0, v3 = addcarry:u32 "add.cc.u32" v1, v2`,
-		"addc.u32 %r1, %r2, %r3;":                           `v0 = addcarry:u32 "addc.u32" v1, v2, v3`,
-		"add.sat.s32 %r1, %r2, %r3;":                        `v0 = compute:s32 "add.sat.s32" v1, v2`,
-		"mul.hi.u32 %r1, %r2, %r3;":                         `v0 = mulhigh:u32 "mul.hi.u32" v1, v2`,
-		"mad.hi.cc.u32 %r1, %r2, %r3, %r1;":                 `v0, v3 = compute:u32 "mad.hi.cc.u32" v1, v2, v0`,
-		"fma.rn.ftz.f32 %r1, %r2, %r3, %r1;":                `v0 = fma:f32 (nearest flushes) "fma.rn.ftz.f32" v1, v2, v0`,
-		"max.NaN.f32 %r1, %r2, %r3;":                        `v0 = max:f32 (keepsnan) "max.NaN.f32" v1, v2`,
-		"setp.neu.f32 %p1, %r2, %r3;":                       `v0 = compare.ne:f32 (unordered) "setp.neu.f32" v1, v2`,
-		"setp.lt.and.s32 %p1|%p2, %r2, %r3, %p3;":           `v0, v1 = comparewith.lt:s32 (both) "setp.lt.and.s32" v2, v3, v4`,
-		"setp.num.f32 %p1, %r2, %r3;":                       `v0 = compute:f32 "setp.num.f32" v1, v2`,
-		"shf.r.wrap.b32 %r1, %r2, %r3, 5;":                  `v0 = funnelright:b32 (wraps) "shf.r.wrap.b32" v1, v2, 5`,
-		"bfe.u32 %r1, %r2, 3, 4;":                           `v0 = extract:u32 "bfe.u32" v1, 3, 4`,
-		"lop3.b32 %r1, %r2, %r3, %r1, 0x96;":                `v0 = logic3:b32 "lop3.b32" v1, v2, v0, 150`,
-		"bar.arrive 1, 64;":                                 `barrier (ofblock arrives counted) "bar.arrive" 1, 64 {orders}`,
-		"barrier.cluster.wait;":                             `barrier (ofcluster waits) "barrier.cluster.wait" {orders}`,
-		"membar.sys;":                                       `fence (insystem) "membar.sys" {orders}`,
-		"ld.volatile.global.u32 %r1, [%rd1];":               `v0 = load:u32 (volatile) "ld.volatile.global.u32" r global[v1+0]*4 {orders}`,
-		"red.relaxed.sys.global.max.u32 [%rd1], %r1;":       `atomic:u32 (greatest relaxed insystem) "red.relaxed.sys.global.max.u32" v0 rw global[v1+0]*4 {orders}`,
-		"discard.global.L2 [%rd1], 128;":                    `other "discard.global.L2" 128 w global[v0+0]*128 {anywrite}`,
-		"cp.async.ca.shared.global [%r1], [%rd1], 8;":       `copy "cp.async.ca.shared.global" 8 w shared[v0+0]*8 later r global[v1+0]*8 later {orders}`,
-		"tex.2d.v2.f16x2.f32 {%r1,%r2}, [%rd1, {%r1,%r2}];": `v0, v1 = other:h32 (textures) "tex.2d.v2.f16x2.f32" v0, v1 r generic[v2+0]*0 {anyread}`,
-		"frobnicate.u32 %r1;":                               `v0 = other "frobnicate.u32" v0 {orders anyread anywrite}`,
+	for _, x := range []struct{ text, want string }{
+		{"add.cc.u32 %r1, %r2, %r3;", `v0, v3 = addcarry:u32 "add.cc.u32" v1, v2`},
+		{"addc.u32 %r1, %r2, %r3;", `v0 = addcarry:u32 "addc.u32" v1, v2, v3`},
+		{"add.sat.s32 %r1, %r2, %r3;", `v0 = compute:s32 "add.sat.s32" v1, v2`},
+		{"mul.hi.u32 %r1, %r2, %r3;", `v0 = mulhigh:u32 "mul.hi.u32" v1, v2`},
+		{"mad.hi.cc.u32 %r1, %r2, %r3, %r1;", `v0, v3 = compute:u32 "mad.hi.cc.u32" v1, v2, v0`},
+		{"fma.rn.ftz.f32 %r1, %r2, %r3, %r1;",
+			`v0 = fma:f32 (nearest flushes) "fma.rn.ftz.f32" v1, v2, v0`},
+		{"max.NaN.f32 %r1, %r2, %r3;", `v0 = max:f32 (keepsnan) "max.NaN.f32" v1, v2`},
+		{"setp.neu.f32 %p1, %r2, %r3;",
+			`v0 = compare.ne:f32 (unordered) "setp.neu.f32" v1, v2`},
+		{"setp.lt.and.s32 %p1|%p2, %r2, %r3, %p3;",
+			`v0, v1 = comparewith.lt:s32 (both) "setp.lt.and.s32" v2, v3, v4`},
+		{"setp.num.f32 %p1, %r2, %r3;", `v0 = compute:f32 "setp.num.f32" v1, v2`},
+		{"shf.r.wrap.b32 %r1, %r2, %r3, 5;",
+			`v0 = funnelright:b32 (wraps) "shf.r.wrap.b32" v1, v2, 5`},
+		{"bfe.u32 %r1, %r2, 3, 4;", `v0 = extract:u32 "bfe.u32" v1, 3, 4`},
+		{"lop3.b32 %r1, %r2, %r3, %r1, 0x96;", `v0 = logic3:b32 "lop3.b32" v1, v2, v0, 150`},
+		{"bar.arrive 1, 64;",
+			`barrier (ofblock arrives counted) "bar.arrive" 1, 64 {orders}`},
+		{"barrier.cluster.wait;",
+			`barrier (ofcluster waits) "barrier.cluster.wait" {orders}`},
+		{"membar.sys;", `fence (insystem) "membar.sys" {orders}`},
+		{"ld.volatile.global.u32 %r1, [%rd1];",
+			`v0 = load:u32 (volatile) "ld.volatile.global.u32" r global[v1+0]*4 {orders}`},
+		{"red.relaxed.sys.global.max.u32 [%rd1], %r1;",
+			`atomic:u32 (greatest relaxed insystem) "red.relaxed.sys.global.max.u32" v0 rw global[v1+0]*4 {orders}`},
+		{"discard.global.L2 [%rd1], 128;",
+			`other "discard.global.L2" 128 w global[v0+0]*128 {anywrite}`},
+		{"cp.async.ca.shared.global [%r1], [%rd1], 8;",
+			`copy "cp.async.ca.shared.global" 8 w shared[v0+0]*8 later r global[v1+0]*8 later {orders}`},
+		{"tex.2d.v2.f16x2.f32 {%r1,%r2}, [%rd1, {%r1,%r2}];",
+			`v0, v1 = other:h32 (textures) "tex.2d.v2.f16x2.f32" v0, v1 r generic[v2+0]*0 {anyread}`},
+		{"frobnicate.u32 %r1;",
+			`v0 = other "frobnicate.u32" v0 {orders anyread anywrite}`},
 	} {
 		m := parse(t, "i.ptx",
-			[]byte(header+".entry k() { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>;\n"+text+"\n}\n"))
+			[]byte(header+".entry k() { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>;\n"+x.text+"\n}\n"))
 		f := Module(m).Funcs[0]
 		if f.Err != nil {
-			t.Errorf("%s: %v", text, f.Err)
+			t.Errorf("%s: %v", x.text, f.Err)
 			continue
 		}
 		_, got, _ := strings.Cut(string(ir.Format(f, false)), "b0:\n  ")
 		got, _, _ = strings.Cut(got, " at 5\n")
-		if got != want {
-			t.Errorf("%s:\n%s\nwant\n%s", text, got, want)
+		if got != x.want {
+			t.Errorf("%s:\n%s\nwant\n%s", x.text, got, x.want)
 		}
 	}
 }

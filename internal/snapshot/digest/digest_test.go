@@ -11,7 +11,8 @@ func reference(chunk []byte) Digest {
 	var s states
 	s.seed()
 	for v := 0; v < ChunkSize/vectorSize; v++ {
-		s[v%lanes].step(binary.LittleEndian.Uint64(chunk[v*vectorSize:]), binary.LittleEndian.Uint64(chunk[v*vectorSize+8:]))
+		s[v%lanes].step(binary.LittleEndian.Uint64(chunk[v*vectorSize:]),
+			binary.LittleEndian.Uint64(chunk[v*vectorSize+8:]))
 	}
 	return s.join()
 }

@@ -7,8 +7,8 @@
 // # The function
 //
 // A chunk is 131072 vectors of 16 bytes (x, y: two little-endian 64-bit words). Vector v belongs to lane v mod 256, so
-// that the 256 threads of a block read consecutive vectors. A lane has two 64-bit words of state (a, b), seeded from its
-// number, and absorbs its 512 vectors in order:
+// that the 256 threads of a block read consecutive vectors. A lane has two 64-bit words of state (a, b), seeded from
+// its number, and absorbs its 512 vectors in order:
 //
 //	a ^= x; b ^= y
 //	b += lo32(a)·hi32(a)

@@ -40,11 +40,12 @@ func TestPTXIsWhatLaunchesRelyOn(t *testing.T) {
 	}
 }
 
-// TestPTXRepeatsTheConstants: each constant of the function stands in the kernels as often as there are kernels (the last
-// two twice as often, for both words are mixed).
+// TestPTXRepeatsTheConstants: each constant of the function stands in the kernels as often as there are kernels (the
+// last two twice as often, for both words are mixed).
 func TestPTXRepeatsTheConstants(t *testing.T) {
 	for c, n := range map[uint64]int{
-		seedMulA: 2, seedXorA: 2, seedMulB: 2, seedXorB: 2, joinX: 2, joinY: 2, closeX: 2, closeY: 2, mixMul1: 4, mixMul2: 4,
+		seedMulA: 2, seedXorA: 2, seedMulB: 2, seedXorB: 2, joinX: 2, joinY: 2, closeX: 2, closeY: 2,
+		mixMul1: 4, mixMul2: 4,
 	} {
 		text := "0x" + strings.Repeat("0", 16-len(strconv.FormatUint(c, 16))) + strconv.FormatUint(c, 16)
 		if got := strings.Count(string(PTX), text); got != n {

@@ -34,7 +34,8 @@ func bases() map[string][]byte {
 		binary.LittleEndian.PutUint32(floats[i:], math.Float32bits(1))
 		binary.LittleEndian.PutUint32(counter[i:], uint32(i/4))
 	}
-	return map[string][]byte{"zeros": make([]byte, ChunkSize), "ones": ones, "floats": floats, "counter": counter, "random": random(7)}
+	return map[string][]byte{"zeros": make([]byte, ChunkSize), "ones": ones, "floats": floats, "counter": counter,
+		"random": random(7)}
 }
 
 func TestEverySmallChangeChangesTheDigest(t *testing.T) {
@@ -146,14 +147,19 @@ func TestAvalanche(t *testing.T) {
 	}{
 		{"random, anywhere", random(11), func() int { return r.IntN(8 * ChunkSize) }},
 		{"random, last row", random(12), func() int { return 8*(ChunkSize-rowSize) + r.IntN(8*rowSize) }},
-		{"random, last lane's last vector", random(13), func() int { return 8*(ChunkSize-vectorSize) + r.IntN(8*vectorSize) }},
+		{"random, last lane's last vector", random(13), func() int {
+			return 8*(ChunkSize-vectorSize) + r.IntN(8*vectorSize)
+		}},
 		{"zeros, anywhere", make([]byte, ChunkSize), func() int { return r.IntN(8 * ChunkSize) }},
-		{"zeros, lane 0's last vector", make([]byte, ChunkSize), func() int { return 8*(ChunkSize-rowSize) + r.IntN(8*vectorSize) }},
+		{"zeros, lane 0's last vector", make([]byte, ChunkSize), func() int {
+			return 8*(ChunkSize-rowSize) + r.IntN(8*vectorSize)
+		}},
 	} {
 		var changed [8 * Size]int
 		total, least, most := 0, 8*Size, 0
 		for range flips {
-			binary.LittleEndian.PutUint64(c.chunk[64:], r.Uint64()) // another base each time: some cases have few bits to flip
+			// another base each time: some cases have few bits to flip
+			binary.LittleEndian.PutUint64(c.chunk[64:], r.Uint64())
 			base := Sum(c.chunk)
 			b := c.bit()
 			c.chunk[b/8] ^= 1 << (b % 8)
@@ -251,7 +257,8 @@ func TestTextForm(t *testing.T) {
 	if got, err := Parse(string(text)); err != nil || got != d || string(text) != d.String() {
 		t.Errorf("%s read back as %v, %v", text, got, err)
 	}
-	for _, bad := range []string{"", "00", string(text) + "0", "0x" + string(text)[2:], "AB" + string(text)[2:], "zz" + string(text)[2:]} {
+	for _, bad := range []string{"", "00", string(text) + "0", "0x" + string(text)[2:], "AB" + string(text)[2:],
+		"zz" + string(text)[2:]} {
 		if got, err := Parse(bad); err == nil {
 			t.Errorf("%q was read as %v", bad, got)
 		}

@@ -1,5 +1,5 @@
-// Package wiretest makes the two ends of a conversation for tests of what speaks package wire: a program that has connected, and
-// the shared page that its HELLO brings.
+// Package wiretest makes the two ends of a conversation for tests of what speaks package wire: a program that has
+// connected, and the shared page that its HELLO brings.
 //
 // It must not be imported by anything but tests.
 package wiretest

@@ -13,7 +13,11 @@ typedef struct {
 	int type, requestedHandleTypes;
 	CUmemLocation location;
 	void *win32HandleMetaData;
-	struct { unsigned char compressionType, gpuDirectRDMACapable; unsigned short usage; unsigned char reserved[4]; } allocFlags;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
 } CUmemAllocationProp;
 typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
 
@@ -26,16 +30,33 @@ CUresult cuDriverGetVersion(int *v) { *v = 12040; return 0; }
 CUresult cuDeviceGetCount(int *n) { *n = 3; return 0; }
 CUresult cuDeviceGet(int *dev, int ordinal) { CHECK(ordinal == 2); *dev = 7; return 0; }
 CUresult cuDeviceGetName(char *s, int n, int dev) { CHECK(dev == 7 && n > 20); strcpy(s, "checking device"); return 0; }
-CUresult cuDeviceGetPCIBusId(char *s, int n, int dev) { CHECK(dev == 7 && n >= 13); strcpy(s, "0000:0a:00.0"); return 0; }
-CUresult cuDeviceGetUuid_v2(unsigned char u[16], int dev) { CHECK(dev == 7); for (int i = 0; i < 16; i++) u[i] = i; return 0; }
+CUresult cuDeviceGetPCIBusId(char *s, int n, int dev)
+{
+	CHECK(dev == 7 && n >= 13);
+	strcpy(s, "0000:0a:00.0");
+	return 0;
+}
+CUresult cuDeviceGetUuid_v2(unsigned char u[16], int dev)
+{
+	CHECK(dev == 7);
+	for (int i = 0; i < 16; i++)
+		u[i] = i;
+	return 0;
+}
 CUresult cuDeviceGetAttribute(int *v, int attr, int dev) { CHECK(dev == 7); *v = attr == 75 ? 9 : -1; return 0; }
 CUresult cuDeviceTotalMem_v2(size_t *n, int dev) { CHECK(dev == 7); *n = 150ull << 30; return 0; }
 CUresult cuDevicePrimaryCtxSetFlags_v2(int dev, unsigned flags) { CHECK(dev == 7); primary_flags = flags; return 0; }
-CUresult cuDevicePrimaryCtxRetain(void **c, int dev) { CHECK(dev == 7 && primary_flags == 4); *c = (void *)0x7fffdeadbeef0ull; return 0; }
+CUresult cuDevicePrimaryCtxRetain(void **c, int dev)
+{
+	CHECK(dev == 7 && primary_flags == 4);
+	*c = (void *)0x7fffdeadbeef0ull;
+	return 0;
+}
 CUresult cuDevicePrimaryCtxRelease_v2(int dev) { CHECK(dev == 7); return 0; }
 CUresult cuCtxSetCurrent(void *c) { CHECK(c == (void *)0x7fffdeadbeef0ull || !c); return 0; }
 CUresult cuMemGetInfo_v2(size_t *f, size_t *t) { *f = 5ull << 32; *t = 9ull << 32; return 0; }
-CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAllocationProp *p, unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAllocationProp *p,
+		unsigned long long flags)
 {
 	CHECK(size == 6ull << 30 && flags == 0 && p->type == 1 && p->location.type == 1 && p->location.id == 7);
 	CHECK(!p->win32HandleMetaData && !p->allocFlags.compressionType && !p->allocFlags.usage);
@@ -70,7 +91,8 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t off, CUmemGenericAllocation
 CUresult cuMemUnmap(CUdeviceptr p, size_t size) { CHECK(p == 0x7f1200000000ull && size == 6ull << 30); return 0; }
 CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *d, size_t n)
 {
-	CHECK(p == 0x7f1200000000ull && size == 6ull << 30 && n == 1 && d->location.type == 1 && d->location.id == 7 && d->flags == 3);
+	CHECK(p == 0x7f1200000000ull && size == 6ull << 30 && n == 1 && d->location.type == 1 && d->location.id == 7 &&
+		d->flags == 3);
 	return 0;
 }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned flags) { CHECK(flags == 1); *p = calloc(1, n); return *p ? 0 : 2; }
@@ -79,23 +101,59 @@ CUresult cuStreamCreate(void **s, unsigned flags) { CHECK(flags == 1); *s = (voi
 CUresult cuStreamDestroy_v2(void *s) { CHECK(s == (void *)0x55); return 0; }
 CUresult cuStreamSynchronize(void *s) { CHECK(s == (void *)0x55); return 0; }
 CUresult cuStreamQuery(void *s) { return s == (void *)0x55 ? 600 : s == (void *)0x66 ? 719 : 0; }
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, void *st) { CHECK(d == 0xd00000000ull && s == 0xe00000000ull && n == 1ull << 33 && st == (void *)0x55); return 0; }
-CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, void *st) { CHECK(st == (void *)0x55); memset(d, (int)(s & 0xff), n); return 0; }
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, void *st) { CHECK(st == (void *)0x55 && n == 8 && !memcmp(s, &d, 8)); return 0; }
-CUresult cuMemsetD32Async(CUdeviceptr d, unsigned v, size_t n, void *st) { CHECK(d == 0xd00000000ull && v == 0xdeadbeef && n == 1ull << 33 && st == (void *)0x55); return 0; }
-CUresult cuModuleLoadData(void **m, const void *image) { CHECK(!strcmp(image, ".version 7.0")); *m = (void *)0x77; return 0; }
-CUresult cuModuleUnload(void *m) { CHECK(m == (void *)0x77); return 0; }
-CUresult cuModuleGetFunction(void **f, void *m, const char *name) { CHECK(m == (void *)0x77); if (strcmp(name, "k")) return 500; *f = (void *)0x88; return 0; }
-CUresult cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *st, void **params, void **extra)
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, void *st)
 {
-	CHECK(f == (void *)0x88 && gx == 100000 && gy == 1 && gz == 1 && bx == 256 && by == 1 && bz == 1 && !shared && st == (void *)0x55 && !extra);
-	CHECK(*(uint64_t *)params[0] == 0x1111222233334444ull && *(uint64_t *)params[1] == 2 && *(uint64_t *)params[2] == 3);
+	CHECK(d == 0xd00000000ull && s == 0xe00000000ull && n == 1ull << 33 && st == (void *)0x55);
+	return 0;
+}
+CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, void *st)
+{
+	CHECK(st == (void *)0x55);
+	memset(d, (int)(s & 0xff), n);
+	return 0;
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, void *st)
+{
+	CHECK(st == (void *)0x55 && n == 8 && !memcmp(s, &d, 8));
+	return 0;
+}
+CUresult cuMemsetD32Async(CUdeviceptr d, unsigned v, size_t n, void *st)
+{
+	CHECK(d == 0xd00000000ull && v == 0xdeadbeef && n == 1ull << 33 && st == (void *)0x55);
+	return 0;
+}
+CUresult cuModuleLoadData(void **m, const void *image)
+{
+	CHECK(!strcmp(image, ".version 7.0"));
+	*m = (void *)0x77;
+	return 0;
+}
+CUresult cuModuleUnload(void *m) { CHECK(m == (void *)0x77); return 0; }
+CUresult cuModuleGetFunction(void **f, void *m, const char *name)
+{
+	CHECK(m == (void *)0x77);
+	if (strcmp(name, "k"))
+		return 500;
+	*f = (void *)0x88;
+	return 0;
+}
+CUresult cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+		unsigned shared, void *st, void **params, void **extra)
+{
+	CHECK(f == (void *)0x88 && gx == 100000 && gy == 1 && gz == 1 && bx == 256 && by == 1 && bz == 1 && !shared &&
+		st == (void *)0x55 && !extra);
+	CHECK(*(uint64_t *)params[0] == 0x1111222233334444ull && *(uint64_t *)params[1] == 2 &&
+		*(uint64_t *)params[2] == 3);
 	launched++;
 	return 0;
 }
 
 /* What OpenKernels adds. */
-typedef struct { int id; char pad[4]; union { char pad[64]; struct { unsigned x, y, z; } cluster; } value; } CUlaunchAttribute;
+typedef struct {
+	int id;
+	char pad[4];
+	union { char pad[64]; struct { unsigned x, y, z; } cluster; } value;
+} CUlaunchAttribute;
 typedef struct {
 	unsigned gx, gy, gz, bx, by, bz, shared;
 	void *stream;
@@ -106,8 +164,17 @@ static int max_shared, non_portable;
 
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) { CHECK(n == 5ull << 32); *p = 0x7f3300000000ull; return 0; }
 CUresult cuMemFree_v2(CUdeviceptr p) { CHECK(p == 0x7f3300000000ull); return 0; }
-CUresult cuMemcpyHtoD_v2(CUdeviceptr p, const void *src, size_t n) { CHECK(p == 0x7f3300000000ull && n == 3 && !memcmp(src, "abc", 3)); return 0; }
-CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr p, size_t n) { CHECK(p == 0x7f3300000000ull); memset(dst, 0x6b, n); return 0; }
+CUresult cuMemcpyHtoD_v2(CUdeviceptr p, const void *src, size_t n)
+{
+	CHECK(p == 0x7f3300000000ull && n == 3 && !memcmp(src, "abc", 3));
+	return 0;
+}
+CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr p, size_t n)
+{
+	CHECK(p == 0x7f3300000000ull);
+	memset(dst, 0x6b, n);
+	return 0;
+}
 CUresult cuCtxSynchronize(void) { return 0; }
 CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *options, void **values)
 {
@@ -120,7 +187,13 @@ CUresult cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *option
 	*m = (void *)0x99;
 	return 0;
 }
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, void *m, const char *name) { CHECK(m == (void *)0x99 && !strcmp(name, "g")); *p = 0x7f4400000000ull; *n = 40; return 0; }
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, void *m, const char *name)
+{
+	CHECK(m == (void *)0x99 && !strcmp(name, "g"));
+	*p = 0x7f4400000000ull;
+	*n = 40;
+	return 0;
+}
 CUresult cuFuncSetAttribute(void *f, int attr, int v)
 {
 	CHECK(f == (void *)0x88 && (attr == 8 || attr == 14));
@@ -129,16 +202,22 @@ CUresult cuFuncSetAttribute(void *f, int attr, int v)
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, void *f, void **params, void **extra)
 {
-	CHECK(f == (void *)0x88 && !extra && c->gx == 16 && c->gy == 2 && c->gz == 3 && c->bx == 64 && c->by == 4 && c->bz == 1 && c->stream == (void *)0x55);
+	CHECK(f == (void *)0x88 && !extra && c->gx == 16 && c->gy == 2 && c->gz == 3 && c->bx == 64 && c->by == 4 &&
+		c->bz == 1 && c->stream == (void *)0x55);
 	CHECK(c->shared == 100000 && max_shared == 100000 && non_portable == 1 && c->n == 1);
-	CHECK(c->attrs->id == 4 && c->attrs->value.cluster.x == 16 && c->attrs->value.cluster.y == 1 && c->attrs->value.cluster.z == 1);
+	CHECK(c->attrs->id == 4 && c->attrs->value.cluster.x == 16 && c->attrs->value.cluster.y == 1 &&
+		c->attrs->value.cluster.z == 1);
 	CHECK(!memcmp(params[0], "hello", 5) && !memcmp(params[1], "lo", 2) && !params[2]);
 	return 0;
 }
-CUresult cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *address, const uint64_t *dim, const uint64_t *strides, const unsigned *box, const unsigned *step, int interleave, int swizzle, int promotion, int fill)
+CUresult cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *address, const uint64_t *dim,
+		const uint64_t *strides, const unsigned *box, const unsigned *step, int interleave, int swizzle, int promotion,
+		int fill)
 {
-	CHECK((uintptr_t)out % 64 == 0 && type == 7 && rank == 2 && address == (void *)0x7f3300000000ull && dim[0] == 64 && dim[1] == 9 && strides[0] == 256);
-	CHECK(box[0] == 32 && box[1] == 4 && step[0] == 1 && step[1] == 2 && !interleave && swizzle == 3 && !promotion && fill == 1);
+	CHECK((uintptr_t)out % 64 == 0 && type == 7 && rank == 2 && address == (void *)0x7f3300000000ull && dim[0] == 64 &&
+		dim[1] == 9 && strides[0] == 256);
+	CHECK(box[0] == 32 && box[1] == 4 && step[0] == 1 && step[1] == 2 && !interleave && swizzle == 3 && !promotion &&
+		fill == 1);
 	memset(out, 0x7d, 128);
 	return 0;
 }

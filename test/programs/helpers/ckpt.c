@@ -1,6 +1,6 @@
 /*
- * The driver's own checkpoint of another process: ckpt PID STEP…, of lock, checkpoint, restore and unlock. Prints the milliseconds of
- * each; of the step "thread" the thread in which the driver restores that process.
+ * The driver's own checkpoint of another process: ckpt PID STEP…, of lock, checkpoint, restore and unlock. Prints the
+ * milliseconds of each; of the step "thread" the thread in which the driver restores that process.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include <time.h>
 
 extern int cuInit(unsigned), cuCheckpointProcessLock(int, void *), cuCheckpointProcessCheckpoint(int, void *),
-	cuCheckpointProcessRestore(int, void *), cuCheckpointProcessUnlock(int, void *), cuCheckpointProcessGetRestoreThreadId(int, int *);
+	cuCheckpointProcessRestore(int, void *), cuCheckpointProcessUnlock(int, void *),
+	cuCheckpointProcessGetRestoreThreadId(int, int *);
 
 static double ms(void)
 {

@@ -1,11 +1,14 @@
-/* What a launch costs on the null driver, in ns: the best of some rounds. Waits for a line on standard input before it begins. */
+/* What a launch costs on the null driver, in ns: the best of some rounds. Waits for a line on standard input before it
+ * begins. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-extern int cuInit(unsigned), cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *),
-	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+extern int cuInit(unsigned), cuModuleLoadData(void **, const void *),
+	cuModuleGetFunction(void **, void *, const char *),
+	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+	void **);
 
 static double now(void)
 {

@@ -1,5 +1,5 @@
-/* Executable graphs that are changed, driven by lines; answers one line each, whose first number is 0. Nodes 0-3 are kernels on an
- * address, node 4 a memset, node 5 a child graph with two kernels on one address. */
+/* Executable graphs that are changed, driven by lines; answers one line each, whose first number is 0. Nodes 0-3 are
+ * kernels on an address, node 4 a memset, node 5 a child graph with two kernels on one address. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +8,20 @@
 typedef unsigned long long ptr;
 struct kernel { void *f; unsigned grid[3], block[3], shared; void **params; void **extra; void *kern, *ctx; };
 struct set { ptr dst; size_t pitch; unsigned value, element; size_t width, height; };
-extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(ptr *, size_t),
-	cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *), cuStreamCreate(void **, unsigned),
+extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *),
+	cuMemAlloc_v2(ptr *, size_t),
+	cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *),
+	cuStreamCreate(void **, unsigned),
 	cuStreamSynchronize(void *), cuGraphCreate(void **, unsigned), cuGraphDestroy(void *),
-	cuGraphAddKernelNode_v2(void **, void *, const void *, size_t, const struct kernel *), cuGraphKernelNodeSetParams_v2(void *, const struct kernel *),
+	cuGraphAddKernelNode_v2(void **, void *, const void *, size_t, const struct kernel *),
+	cuGraphKernelNodeSetParams_v2(void *, const struct kernel *),
 	cuGraphAddMemsetNode(void **, void *, const void *, size_t, const struct set *, void *),
-	cuGraphAddChildGraphNode(void **, void *, const void *, size_t, void *), cuGraphInstantiateWithFlags(void **, void *, unsigned long long),
-	cuGraphExecKernelNodeSetParams_v2(void *, void *, const struct kernel *), cuGraphExecMemsetNodeSetParams(void *, void *, const struct set *, void *),
-	cuGraphExecChildGraphNodeSetParams(void *, void *, void *), cuGraphExecUpdate_v2(void *, void *, void *), cuGraphLaunch(void *, void *),
+	cuGraphAddChildGraphNode(void **, void *, const void *, size_t, void *),
+	cuGraphInstantiateWithFlags(void **, void *, unsigned long long),
+	cuGraphExecKernelNodeSetParams_v2(void *, void *, const struct kernel *),
+	cuGraphExecMemsetNodeSetParams(void *, void *, const struct set *, void *),
+	cuGraphExecChildGraphNodeSetParams(void *, void *, void *), cuGraphExecUpdate_v2(void *, void *, void *),
+	cuGraphLaunch(void *, void *),
 	cuGraphExecDestroy(void *), cuGraphMemsetNodeSetParams(void *, const struct set *);
 
 static const char inc[] = ".version 7.0\n.target sm_75\n.address_size 64\n"

@@ -1,6 +1,7 @@
 /*
- * A driver for the shim's tests: memory is memfds mapped into the process, kernels run at once on the caller's thread. Like the
- * real driver it refuses to export imported memory again. A launch adds 1 to the 64-bit word its first parameter points at.
+ * A driver for the shim's tests: memory is memfds mapped into the process, kernels run at once on the caller's thread.
+ * Like the real driver it refuses to export imported memory again. A launch adds 1 to the 64-bit word its first
+ * parameter points at.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -42,8 +43,8 @@ static long long total(void)
 }
 
 /*
- * A device as the real driver has it mapped and open: FAKE_DEVICE names it, FAKE_MAPPINGS says how many pages, every third one
- * out of reach and all apart from each other, so that they are as many mappings.
+ * A device as the real driver has it mapped and open: FAKE_DEVICE names it, FAKE_MAPPINGS says how many pages, every
+ * third one out of reach and all apart from each other, so that they are as many mappings.
  */
 static char *device;
 static size_t device_pages;
@@ -57,7 +58,8 @@ static void device_open(void)
 	device_pages = n ? (size_t)atoll(n) : 1;
 	device = mmap(NULL, 2 * 4096 * device_pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	for (size_t i = 0; i < device_pages; i++) {
-		char *p = mmap(device + 2 * 4096 * i, 4096, i % 3 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_FIXED | (i % 2 ? MAP_SHARED : MAP_PRIVATE), fd, 0);
+		char *p = mmap(device + 2 * 4096 * i, 4096, i % 3 ? PROT_READ | PROT_WRITE : PROT_NONE,
+			MAP_FIXED | (i % 2 ? MAP_SHARED : MAP_PRIVATE), fd, 0);
 		if (p == MAP_FAILED)
 			abort();
 		if (i % 3)
@@ -86,7 +88,11 @@ API int cuInit(unsigned f)
 	return OK;
 }
 API int cuDriverGetVersion(int *v) { *v = 13000; return OK; }
-API int cuGetErrorName(int e, const char **s) { *s = e == INVALID ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR"; return OK; }
+API int cuGetErrorName(int e, const char **s)
+{
+	*s = e == INVALID ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR";
+	return OK;
+}
 API int cuDeviceGetCount(int *n) { *n = 1; return inited ? OK : NOT_INIT; }
 API int cuDeviceGet(int *d, int i) { *d = i; return i ? INVALID : OK; }
 API int cuDeviceGetAttribute(int *v, int a, int d) { (void)a; (void)d; *v = 1; return OK; }
@@ -120,7 +126,13 @@ API int cuMemGetAddressRange_v2(ptr *b, size_t *s, ptr p) { (void)b; (void)s; (v
 API int cuPointerGetAttribute(void *d, int a, ptr p) { (void)p; if (a == 9) *(int *)d = 0; return OK; }
 
 struct prop { int type, types, lt, lid; void *w; unsigned char z[8]; };
-API int cuMemGetAllocationGranularity(size_t *g, const struct prop *p, int o) { (void)p; (void)o; *g = 2 << 20; return OK; }
+API int cuMemGetAllocationGranularity(size_t *g, const struct prop *p, int o)
+{
+	(void)p;
+	(void)o;
+	*g = 2 << 20;
+	return OK;
+}
 API int cuMemCreate(ptr *h, size_t n, const struct prop *p, unsigned long long f)
 {
 	(void)f;
@@ -150,7 +162,8 @@ API int cuMemRelease(ptr h)
 API int cuMemAddressReserve(ptr *p, size_t n, size_t align, ptr at, unsigned long long f)
 {
 	(void)f; (void)align;
-	char *m = mmap((void *)(uintptr_t)at, n + (2 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+	char *m = mmap((void *)(uintptr_t)at, n + (2 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+		(at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
 	if (m == MAP_FAILED)
 		return OOM;
 	uintptr_t a = ((uintptr_t)m + (2 << 20) - 1) & ~(uintptr_t)((2 << 20) - 1);
@@ -170,7 +183,8 @@ API int cuMemMap(ptr p, size_t n, size_t off, ptr h, unsigned long long f)
 API int cuMemUnmap(ptr p, size_t n)
 {
 	maps--;
-	return mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED ? INVALID : OK;
+	return mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+		0) == MAP_FAILED ? INVALID : OK;
 }
 API int cuMemSetAccess(ptr p, size_t n, const void *d, size_t k)
 {
@@ -199,26 +213,44 @@ API int cuMemImportFromShareableHandle(ptr *h, void *os, int t)
 	*h = (ptr)(uintptr_t)x;
 	return OK;
 }
-API int cuMemGetHandleForAddressRange(int *fd, ptr p, size_t n, int t, unsigned long long f) { (void)p; (void)n; (void)t; (void)f; *fd = dup(0); return OK; }
-API int cuMemGetAllocationPropertiesFromHandle(struct prop *p, ptr h) { (void)h; memset(p, 0, sizeof *p); p->type = 1; p->types = 1; return OK; }
+API int cuMemGetHandleForAddressRange(int *fd, ptr p, size_t n, int t, unsigned long long f)
+{
+	(void)p;
+	(void)n;
+	(void)t;
+	(void)f;
+	*fd = dup(0);
+	return OK;
+}
+API int cuMemGetAllocationPropertiesFromHandle(struct prop *p, ptr h)
+{
+	(void)h;
+	memset(p, 0, sizeof *p);
+	p->type = 1;
+	p->types = 1;
+	return OK;
+}
 
 API int cuMemcpyHtoD_v2(ptr d, const void *s, size_t n) { memcpy((void *)(uintptr_t)d, s, n); return OK; }
 API int cuMemcpyDtoH_v2(void *d, ptr s, size_t n) { memcpy(d, (void *)(uintptr_t)s, n); return OK; }
 API int cuMemcpyDtoD_v2(ptr d, ptr s, size_t n) { memcpy((void *)(uintptr_t)d, (void *)(uintptr_t)s, n); return OK; }
 
-API int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s, void *st, void **params, void **extra)
+API int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s,
+	void *st, void **params, void **extra)
 {
 	(void)f; (void)a; (void)b; (void)c; (void)d; (void)e; (void)g; (void)s; (void)st; (void)extra;
 	if (params)
 		++**(uint64_t **)params[0];
 	return OK;
 }
-API int cuLaunchKernel_ptsz(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s, void *st, void **params, void **extra)
+API int cuLaunchKernel_ptsz(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s,
+	void *st, void **params, void **extra)
 {
 	return cuLaunchKernel(f, a, b, c, d, e, g, s, st, params, extra);
 }
 /* The launch under a name that nobody hooks. */
-API int fake_launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s, void *st, void **params, void **extra)
+API int fake_launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned s,
+	void *st, void **params, void **extra)
 {
 	(void)f; (void)a; (void)b; (void)c; (void)d; (void)e; (void)g; (void)s; (void)st; (void)extra;
 	if (params)
@@ -243,14 +275,33 @@ API int cuMemPoolGetAttribute(void *p, int a, void *v) { (void)p; (void)a; *(uin
 API int cuMemPoolTrimTo(void *p, size_t n) { (void)p; (void)n; return OK; }
 API int cuMemAllocAsync(ptr *p, size_t n, void *s) { (void)s; return cuMemAlloc_v2(p, n); }
 API int cuMemFreeAsync(ptr p, void *s) { (void)s; return cuMemFree_v2(p); }
-API int cuMemAllocManaged(ptr *p, size_t n, unsigned f) { (void)f; direct_allocs++; *p = (ptr)(uintptr_t)malloc(n); return OK; }
+API int cuMemAllocManaged(ptr *p, size_t n, unsigned f)
+{
+	(void)f;
+	direct_allocs++;
+	*p = (ptr)(uintptr_t)malloc(n);
+	return OK;
+}
 API int cuMemsetD8_v2(ptr p, unsigned char v, size_t n) { memset((void *)(uintptr_t)p, v, n); return OK; }
 API int cuModuleGetFunction(void **f, void *m, const char *n) { (void)m; (void)n; *f = (void *)1; return OK; }
 API int cuStreamCreate(void **s, unsigned f) { (void)f; *s = malloc(8); return OK; }
 API int cuStreamSynchronize(void *s) { (void)s; return OK; }
-API int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) { (void)g; (void)f; *e = (void *)2; return OK; }
+API int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f)
+{
+	(void)g;
+	(void)f;
+	*e = (void *)2;
+	return OK;
+}
 API int cuGraphLaunch(void *e, void *s) { (void)e; (void)s; return OK; }
-API int cuModuleGetGlobal_v2(ptr *p, size_t *n, void *m, const char *name) { (void)p; (void)n; (void)m; (void)name; return INVALID; }
+API int cuModuleGetGlobal_v2(ptr *p, size_t *n, void *m, const char *name)
+{
+	(void)p;
+	(void)n;
+	(void)m;
+	(void)name;
+	return INVALID;
+}
 API int cuModuleUnload(void *m) { (void)m; return OK; }
 API int cuModuleLoadData(void **m, const void *i) { (void)i; *m = (void *)0x30d; return OK; }
 
@@ -288,6 +339,7 @@ API int cuCheckpointProcessUnlock(int p, void *a) { (void)p; (void)a; return 801
 /* What the tests look at: fields as named. */
 API long long fake_count(const char *what)
 {
-	return !strcmp(what, "handles") ? open_handles : !strcmp(what, "direct") ? direct_allocs : !strcmp(what, "maps") ? maps :
+	return !strcmp(what, "handles") ? open_handles : !strcmp(what, "direct") ? direct_allocs : !strcmp(what, "maps") ?
+		maps :
 		!strcmp(what, "physical") ? physical : -1;
 }

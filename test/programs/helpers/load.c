@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern int cuInit(unsigned), cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *),
-	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+extern int cuInit(unsigned), cuModuleLoadData(void **, const void *),
+	cuModuleGetFunction(void **, void *, const char *),
+	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+	void **);
 
 int main(int argc, char **argv)
 {

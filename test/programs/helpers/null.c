@@ -1,4 +1,5 @@
-/* A driver whose launches do nothing at all: what is left of the time of a launch is the shim's. One kernel, ten parameters. */
+/* A driver whose launches do nothing at all: what is left of the time of a launch is the shim's. One kernel, ten
+ * parameters. */
 #include <stddef.h>
 #define API __attribute__((visibility("default")))
 API int cuInit(unsigned f) { (void)f; return 0; }
@@ -20,7 +21,8 @@ API int cuFuncGetParamInfo(void *f, size_t i, size_t *offset, size_t *size)
 	*size = i % 3 ? 8 : 4;
 	return i < 10 ? 0 : 1;
 }
-API int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned s, void *st, void **p, void **e)
+API int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned s,
+	void *st, void **p, void **e)
 {
 	(void)f; (void)x; (void)y; (void)z; (void)a; (void)b; (void)c; (void)s; (void)st; (void)p; (void)e;
 	return 0;
@@ -36,7 +38,13 @@ API int cuGraphGetNodes(void *g, void **nodes, size_t *n)
 	return 0;
 }
 API int cuGraphNodeGetType(void *node, int *type) { (void)node; *type = 0; return 0; }
-API int cuGraphKernelNodeGetAttribute(void *node, int id, void *value) { (void)node; (void)id; *(int *)value = 0; return 0; }
+API int cuGraphKernelNodeGetAttribute(void *node, int id, void *value)
+{
+	(void)node;
+	(void)id;
+	*(int *)value = 0;
+	return 0;
+}
 API int cuGraphKernelNodeGetParams_v2(void *node, struct kernel_node *p)
 {
 	static unsigned long long value[10];
@@ -47,7 +55,19 @@ API int cuGraphKernelNodeGetParams_v2(void *node, struct kernel_node *p)
 	*p = (struct kernel_node){ (void *)48, { 1, 1, 1 }, { 1, 1, 1 }, 0, params, NULL, NULL, NULL };
 	return 0;
 }
-API int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long flags) { (void)g; (void)flags; *x = (void *)64; return 0; }
-API int cuGraphExecKernelNodeSetParams_v2(void *x, void *node, const struct kernel_node *p) { (void)x; (void)node; (void)p; return 0; }
+API int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long flags)
+{
+	(void)g;
+	(void)flags;
+	*x = (void *)64;
+	return 0;
+}
+API int cuGraphExecKernelNodeSetParams_v2(void *x, void *node, const struct kernel_node *p)
+{
+	(void)x;
+	(void)node;
+	(void)p;
+	return 0;
+}
 API int cuGraphLaunch(void *x, void *stream) { (void)x; (void)stream; return 0; }
 API int cuGraphExecDestroy(void *x) { (void)x; return 0; }

@@ -16,32 +16,46 @@
 #include <unistd.h>
 
 typedef unsigned long long ptr;
-extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(ptr *, size_t), cuMemFree_v2(ptr),
-	cuMemcpyHtoD_v2(ptr, const void *, size_t), cuMemcpyDtoH_v2(void *, ptr, size_t), cuStreamBeginCapture_v2(void *, int),
-	cuStreamEndCapture(void *, void **), cuMemGetAddressRange_v2(ptr *, size_t *, ptr), cuPointerGetAttribute(void *, int, ptr),
-	cuMemAllocAsync(ptr *, size_t, void *), cuMemFreeAsync(ptr, void *), cuMemAllocManaged(ptr *, size_t, unsigned), cuMemGetInfo_v2(size_t *, size_t *),
-	cuMemPoolGetAttribute(void *, int, void *), cuMemPoolSetAttribute(void *, int, void *), cuDeviceGetDefaultMemPool(void **, int),
-	cuMemCreate(ptr *, size_t, void *, unsigned long long), cuMemRelease(ptr), cuMemAddressReserve(ptr *, size_t, size_t, ptr, unsigned long long),
-	cuMemMap(ptr, size_t, size_t, ptr, unsigned long long), cuMemUnmap(ptr, size_t), cuMemSetAccess(ptr, size_t, void *, size_t),
-	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long), cuMemGetHandleForAddressRange(void *, ptr, size_t, int, unsigned long long),
+extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *),
+	cuMemAlloc_v2(ptr *, size_t), cuMemFree_v2(ptr),
+	cuMemcpyHtoD_v2(ptr, const void *, size_t), cuMemcpyDtoH_v2(void *, ptr, size_t),
+	cuStreamBeginCapture_v2(void *, int),
+	cuStreamEndCapture(void *, void **), cuMemGetAddressRange_v2(ptr *, size_t *, ptr),
+	cuPointerGetAttribute(void *, int, ptr),
+	cuMemAllocAsync(ptr *, size_t, void *), cuMemFreeAsync(ptr, void *), cuMemAllocManaged(ptr *, size_t, unsigned),
+	cuMemGetInfo_v2(size_t *, size_t *),
+	cuMemPoolGetAttribute(void *, int, void *), cuMemPoolSetAttribute(void *, int, void *),
+	cuDeviceGetDefaultMemPool(void **, int),
+	cuMemCreate(ptr *, size_t, void *, unsigned long long), cuMemRelease(ptr),
+	cuMemAddressReserve(ptr *, size_t, size_t, ptr, unsigned long long),
+	cuMemMap(ptr, size_t, size_t, ptr, unsigned long long), cuMemUnmap(ptr, size_t),
+	cuMemSetAccess(ptr, size_t, void *, size_t),
+	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long),
+	cuMemGetHandleForAddressRange(void *, ptr, size_t, int, unsigned long long),
 	cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
-	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+	void **);
 /* of the fake driver only */
 extern void fake_busy(int) __attribute__((weak)), fake_late(int) __attribute__((weak));
 extern long long fake_count(const char *) __attribute__((weak));
 extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
 extern int fake_device_touch(void) __attribute__((weak));
-extern int cuModuleGetFunction(void **, void *, const char *), cuStreamCreate(void **, unsigned), cuStreamSynchronize(void *),
-	cuCtxSynchronize(void), cuGraphInstantiateWithFlags(void **, void *, unsigned long long), cuGraphLaunch(void *, void *),
-	cuMemsetD8_v2(ptr, unsigned char, size_t), cuModuleGetGlobal_v2(ptr *, size_t *, void *, const char *), cuModuleUnload(void *);
+extern int cuModuleGetFunction(void **, void *, const char *), cuStreamCreate(void **, unsigned),
+	cuStreamSynchronize(void *),
+	cuCtxSynchronize(void), cuGraphInstantiateWithFlags(void **, void *, unsigned long long),
+	cuGraphLaunch(void *, void *),
+	cuMemsetD8_v2(ptr, unsigned char, size_t), cuModuleGetGlobal_v2(ptr *, size_t *, void *, const char *),
+	cuModuleUnload(void *);
 
 /* Adds 1 to the 64-bit word that its parameter points at. */
 static const char inc[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
 	".visible .entry inc(.param .u64 p)\n{\n.reg .u64 %a, %v;\nld.param.u64 %a, [p];\nld.global.u64 %v, [%a];\n"
 	"add.u64 %v, %v, 1;\nst.global.u64 [%a], %v;\nret;\n}\n";
 /* Adds 1 to the module's variable. */
-static const char vars[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .u64 counter = 7;\n"
-	".visible .entry bump()\n{\n.reg .u64 %v;\nld.global.u64 %v, [counter];\nadd.u64 %v, %v, 1;\nst.global.u64 [counter], %v;\nret;\n}\n";
+static const char vars[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+	".visible .global .align 8 .u64 counter = 7;\n"
+	".visible .entry bump()\n{\n.reg .u64 %v;\nld.global.u64 %v, [counter];\nadd.u64 %v, %v, 1;\n"
+	"st.global.u64 [counter], %v;\nret;\n}\n";
 static void *kernel, *stream, *graph, *loaded[16], *bump[16];
 static int nloaded;
 
@@ -109,7 +123,8 @@ static void device(const char *path, int *mappings, int *descriptors)
 	}
 }
 
-typedef int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+	void **);
 
 static double cost(launch f)
 {
@@ -235,7 +250,8 @@ int main(int argc, char **argv)
 		} else if (!strcmp(word, "stream")) {
 			r = cuStreamCreate(&stream, 1);
 			printf("%d %llu\n", r, (ptr)(uintptr_t)stream);
-		} else if (!strcmp(word, "graph")) { /* increments the word at a, and one in a buffer of its own; captured in mode b */
+		} else if (!strcmp(word, "graph")) {
+			/* increments the word at a, and one in a buffer of its own; captured in mode b */
 			void *g, *params[] = { &p };
 			r = cuStreamBeginCapture_v2(stream, (int)b);
 			if (!r)
@@ -312,7 +328,8 @@ int main(int argc, char **argv)
 		} else if (!strcmp(word, "unload"))
 			printf("%d\n", cuModuleUnload(loaded[a]));
 		else if (!strcmp(word, "create")) {
-			struct { int type, types, lt, lid; void *w; unsigned char z[8]; } prop = { 1, (int)b, 1, 0, 0, { 0 } }; /* size, handle types */
+			/* size, handle types */
+			struct { int type, types, lt, lid; void *w; unsigned char z[8]; } prop = { 1, (int)b, 1, 0, 0, { 0 } };
 			r = cuMemCreate(&p, a, &prop, 0);
 			printf("%d %llu\n", r, p);
 		} else if (!strcmp(word, "export")) { /* handle: the file that its descriptor is of */
@@ -352,7 +369,8 @@ int main(int argc, char **argv)
 				r = cuMemAlloc_v2(&p, 4096); /* reaches the driver, whatever that says */
 				int again = cuInit(0);
 				char fds[160];
-				snprintf(fds, sizeof fds, "ls -l /proc/%d/fd 2>/dev/null | grep -c 'memfd:holdfast\\|eventfd'", getpid());
+				snprintf(fds, sizeof fds, "ls -l /proc/%d/fd 2>/dev/null | grep -c 'memfd:holdfast\\|eventfd'",
+					getpid());
 				FILE *f = popen(fds, "r");
 				int leaked = -1;
 				if (f && fscanf(f, "%d", &leaked) == 1)
@@ -363,7 +381,8 @@ int main(int argc, char **argv)
 			waitpid(pid, &r, 0);
 			if (r)
 				printf("child died with %d\n", r);
-		} else if (!strcmp(word, "device")) { /* here, then in a child: mappings, descriptors, what a stray access finds */
+		} else if (!strcmp(word, "device")) {
+			/* here, then in a child: mappings, descriptors, what a stray access finds */
 			int m, d;
 			sscanf(line, "%*s %63s", word);
 			device(word, &m, &d);
@@ -400,7 +419,8 @@ int main(int argc, char **argv)
 			dladdr(t, &i2);
 			dladdr(v1, &i3);
 			dladdr(dlsym(h, "cuDeviceGetCount"), &i4);
-			printf("%s:%s %s:%s %s:%s %s\n", strrchr(i1.dli_fname, '/') + 1, i1.dli_sname, strrchr(i2.dli_fname, '/') + 1, i2.dli_sname,
+			printf("%s:%s %s:%s %s:%s %s\n", strrchr(i1.dli_fname, '/') + 1, i1.dli_sname,
+				strrchr(i2.dli_fname, '/') + 1, i2.dli_sname,
 				strrchr(i3.dli_fname, '/') + 1, i3.dli_sname, strrchr(i4.dli_fname, '/') + 1);
 		} else if (!strcmp(word, "spin")) {
 			pthread_t t;

@@ -11,7 +11,8 @@
  *     TAG free INDEX         TAG ok
  *     TAG bump N             TAG ok               (adds N to a variable of its module)
  *     TAG count              TAG ok VALUE         (of that variable)
- *     TAG stir INDEX         TAG ok WRITES        (until the next command: writes 1, 2, 3 … one after the other, to each 2 MiB in turn)
+ *     TAG stir INDEX         TAG ok WRITES        (until the next command: writes 1, 2, 3 … one after the
+ *                                                other, to each 2 MiB in turn)
  *     TAG hide INDEX         TAG ok WRITES        (the same, through a pointer that lies in device memory)
  *     TAG table INDEX        TAG ok               (a table of where those writes go)
  *     TAG scatter INDEX      TAG ok WRITES        (the same, to where the table says)
@@ -69,8 +70,10 @@ static const char kernels[] =
 	".visible .entry put(.param .u64 p_at, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
 	" ld.param.u64 %d0, [p_at]; ld.param.u32 %r0, [p_value]; st.global.u32 [%d0], %r0; ret;\n}\n"
 	".visible .entry chase(.param .u64 p_cell, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
-	" ld.param.u64 %d0, [p_cell]; ld.param.u32 %r0, [p_value]; ld.global.u64 %d1, [%d0]; st.global.u32 [%d1], %r0; ret;\n}\n"
-	".visible .entry spread(.param .u64 p_base, .param .u64 p_index, .param .u32 p_value)\n{\n .reg .b32 %r<2>; .reg .b64 %d<4>;\n"
+	" ld.param.u64 %d0, [p_cell]; ld.param.u32 %r0, [p_value]; ld.global.u64 %d1, [%d0]; st.global.u32 [%d1], %r0; "
+	"ret;\n}\n"
+	".visible .entry spread(.param .u64 p_base, .param .u64 p_index, .param .u32 p_value)\n{\n .reg .b32 %r<2>; "
+	".reg .b64 %d<4>;\n"
 	" ld.param.u64 %d0, [p_base]; ld.param.u64 %d1, [p_index]; ld.param.u32 %r0, [p_value];\n"
 	" ld.global.u64 %d2, [%d1]; add.s64 %d3, %d0, %d2; st.global.u32 [%d3], %r0; ret;\n}\n";
 

@@ -6,7 +6,8 @@ torch.manual_seed(1)
 torch.use_deterministic_algorithms(True)
 torch.backends.cuda.matmul.allow_tf32 = False
 dev = "cuda"
-net = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(32 * 30 * 30, 512),
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+                          torch.nn.Linear(32 * 30 * 30, 512),
                           torch.nn.ReLU(), torch.nn.Linear(512, 10)).to(dev)
 opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
 ballast = torch.arange(1 << 26, device=dev, dtype=torch.float32)
