@@ -45,7 +45,8 @@ func TestColumns(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if slices.Contains([]string{".git", "bin", "build", "libexec"}, name) {
+			hidden := strings.HasPrefix(name, ".") && name != "." && name != ".ci"
+			if hidden || slices.Contains([]string{"bin", "build", "libexec"}, name) {
 				return fs.SkipDir
 			}
 			return nil

@@ -43,7 +43,7 @@ func TestCycle(t *testing.T) {
 // would have.
 func TestLeaveRunning(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 400)
+	r := s.train("train", 1200) // it must not end before the last checkpoint begins, however busy the machine is
 	for i, name := range []string{"a", "b", "c"} {
 		r.reach(80 * (i + 1))
 		s.ok("checkpoint", s.pid("train"), "-o", s.path(name), "--leave-running", "--json")

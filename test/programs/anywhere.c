@@ -1,5 +1,5 @@
-/* Host memory may have any address of user space before the driver starts, as the heaps of runtimes that choose theirs at random do: the
- * driver's own addresses are others. */
+/* Host memory may have any address of user space before the driver starts, as the heaps of runtimes that choose theirs
+ * at random do: the driver's own addresses are others. */
 #include "test.h"
 #include <sys/mman.h>
 
@@ -12,7 +12,8 @@ int main(void)
 	for (int bit = 33; bit < 47; bit++)
 		for (int part = 0; part < 2; part++) {
 			uintptr_t at = (UINT64_C(2) + (uint64_t)part) << (bit - 1);
-			void *p = mmap((void *)at, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+			void *p = mmap((void *)at, BYTES, PROT_READ | PROT_WRITE,
+			               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 			if (p == (void *)at) /* else something else is there */
 				host[n++] = p;
 		}
