@@ -85,17 +85,17 @@ func minMax32(in *isa.Inst) laneFunc {
 }
 
 // minMax3 is min and max of three, through a register between.
-func (l *lowering) minMax3(in *isa.Inst) {
+func (ar arithmetic) minMax3(in *isa.Inst) {
 	f := laneOp(in)
 	if f == nil {
-		l.fail(in.Src.Pos, "not implemented")
+		ar.fail(in.Src.Pos, "not implemented")
 	}
-	d := l.writeExact(in.Args[0].X, in.T)
+	d := ar.writeExact(in.Args[0].X, in.T)
 	var src [3]uint32
 	for i := range src {
-		src[i] = l.read(in.Args[i+1].X, in.T)
+		src[i] = ar.read(in.Args[i+1].X, in.T)
 	}
-	l.emit(inst{kind: kindLane, d: d, a: src[0], b: src[1], c: src[2], lane: func(a, b, c uint64) uint64 { return f(f(a, b, 0), c, 0) }})
+	ar.emit(inst{kind: kindLane, d: d, a: src[0], b: src[1], c: src[2], lane: func(a, b, c uint64) uint64 { return f(f(a, b, 0), c, 0) }})
 }
 
 // mixedFunc is add, sub and fma of f32 with f16 or bf16 operands.

@@ -3,6 +3,9 @@ package softgpu
 import (
 	"fmt"
 	"math/bits"
+
+	"holdfast/internal/isa"
+	"holdfast/ptx"
 )
 
 const numBarriers = 16
@@ -151,4 +154,22 @@ func (b *block) deadlock() {
 			}
 		}
 	}
+}
+
+func (ba barriers) barrier(in *isa.Inst) {
+	op := &barrierOp{mode: in.Mode, fn: in.Fn}
+	x := inst{kind: kindBarrier, x: op}
+	args := in.Args
+	if op.mode == "red" {
+		x.d = ba.writeExact(args[0].X, in.T)
+		last := args[len(args)-1].X
+		x.c = ba.read(last, ptx.Pred)
+		args = args[1 : len(args)-1]
+	}
+	x.a = ba.read(args[0].X, ptx.U32)
+	if len(args) > 1 {
+		op.hasCount = true
+		x.b = ba.read(args[1].X, ptx.U32)
+	}
+	ba.emit(x)
 }

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"strconv"
 
-	"holdfast/internal/isa"
 	"holdfast/ptx"
 )
 
@@ -217,51 +216,4 @@ func (b *block) peer(addr uint64) (*block, uint64) {
 		return nil, 0
 	}
 	return b.cluster.blocks[rank], addr & offsetMask
-}
-
-// mapa gives the address of a shared variable in another block of the cluster.
-func (l *lowering) mapa(in *isa.Inst) {
-	wide := in.T == ptx.U64
-	generic := in.Space == ""
-	d := l.writeExact(in.Args[0].X, in.T)
-	a := l.read(in.Args[1].X, in.T)
-	rank := l.read(in.Args[2].X, ptx.U32)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
-		for m := mask; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros32(m)
-			x := w.r.get(a, i, wide)
-			if generic {
-				x -= sharedWindow
-			}
-			x &= offsetMask
-			if r := w.r.v32(rank)[i]; r != w.block.rank {
-				x |= uint64(r+1) << rankShift
-			}
-			if generic {
-				x += sharedWindow
-			}
-			w.r.put(d, i, wide, x)
-		}
-	}})
-}
-
-func (l *lowering) getctarank(in *isa.Inst) {
-	wide := in.T == ptx.U64
-	generic := in.Space == ""
-	d := l.writeExact(in.Args[0].X, ptx.U32)
-	a := l.read(in.Args[1].X, in.T)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
-		for m := mask; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros32(m)
-			x := w.r.get(a, i, wide)
-			if generic && wide { // 32 bits are those within the window
-				x -= sharedWindow
-			}
-			r := uint32(x >> rankShift)
-			if r == 0 {
-				r = w.block.rank + 1
-			}
-			w.r.v32(d)[i] = r - 1
-		}
-	}})
 }

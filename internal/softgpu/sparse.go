@@ -21,11 +21,11 @@ type sparsity struct {
 	index    func(meta uint64, e int) int // where element e of a row that is there stands in the row
 }
 
-func (l *lowering) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *sparsity {
-	s := &sparsity{meta: l.read(meta, ptx.B32)}
+func (mx matrices) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *sparsity {
+	s := &sparsity{meta: mx.read(meta, ptx.B32)}
 	imm, ok := selector.(*ptx.Imm)
 	if !ok {
-		l.fail(l.in.Src.Pos, "the sparsity selector must be a constant")
+		mx.fail(mx.in.Src.Pos, "the sparsity selector must be a constant")
 	}
 	bits := k // of metadata in a row
 	s.index = func(meta uint64, e int) int { return e/2*4 + int(meta>>(2*e)&3) }
@@ -47,7 +47,7 @@ func (l *lowering) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *spar
 		limit = 4 / s.words
 	}
 	if imm.Bits >= uint64(limit) {
-		l.fail(l.in.Src.Pos, "sparsity selector %d, want less than %d", imm.Bits, limit)
+		mx.fail(mx.in.Src.Pos, "sparsity selector %d, want less than %d", imm.Bits, limit)
 	}
 	s.selector = int(imm.Bits)
 	return s

@@ -263,21 +263,21 @@ func (w *warp) mapBytes(in *inst, sp memSpace, lane int, addr uint64, need uint8
 	return w.region(in, sp, lane, addr, TensorMapSize, 64, need)
 }
 
-func (l *lowering) tensormapReplace(in *isa.Inst) {
+func (cp copies) tensormapReplace(in *isa.Inst) {
 	sp := spaceOf(in.Space)
-	at := l.addressOperand(in.Args[0].X, sp)
-	value := l.read(in.Args[len(in.Args)-1].X, in.T)
+	at := cp.addressOperand(in.Args[0].X, sp)
+	value := cp.read(in.Args[len(in.Args)-1].X, in.T)
 	wide, field, ord := in.T == ptx.B64, in.Fn, 0
 	if len(in.Args) > 2 {
 		imm, ok := in.Args[1].X.(*ptx.Imm)
 		if !ok || imm.Bits > 4 || field == "global_stride" && imm.Bits > 3 {
-			l.fail(in.Src.Pos, "ordinal %s", operandText(in.Args[1].X))
+			cp.fail(in.Src.Pos, "ordinal %s", operandText(in.Args[1].X))
 		}
 		ord = int(imm.Bits)
 	}
 	// Up to PTX 8.4 a stride was given in units of 16 bytes.
-	units := field == "global_stride" && (l.m.version.Major < 8 || l.m.version.Major == 8 && l.m.version.Minor < 5)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
+	units := field == "global_stride" && (cp.m.version.Major < 8 || cp.m.version.Major == 8 && cp.m.version.Minor < 5)
+	cp.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			addr, x := at.at(w, i), w.r.get(value, i, wide)
@@ -292,12 +292,12 @@ func (l *lowering) tensormapReplace(in *isa.Inst) {
 }
 
 // tensormapCopy is tensormap.cp_fenceproxy.
-func (l *lowering) tensormapCopy(in *isa.Inst) {
-	dst, src := l.addressOperand(in.Args[0].X, memGlobal), l.addressOperand(in.Args[1].X, memShared)
+func (cp copies) tensormapCopy(in *isa.Inst) {
+	dst, src := cp.addressOperand(in.Args[0].X, memGlobal), cp.addressOperand(in.Args[1].X, memShared)
 	if imm, ok := in.Args[2].X.(*ptx.Imm); !ok || imm.Bits != TensorMapSize {
-		l.fail(in.Src.Pos, "size %s, want %d", operandText(in.Args[2].X), TensorMapSize)
+		cp.fail(in.Src.Pos, "size %s, want %d", operandText(in.Args[2].X), TensorMapSize)
 	}
-	l.warpWide(func(w *warp, in *inst, mask uint32) {
+	cp.warpWide(func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			from := w.mapBytes(in, memShared, i, src.at(w, i), pageReadOnly)

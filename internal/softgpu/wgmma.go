@@ -97,7 +97,7 @@ func (op *wgmmaOp) ka() int {
 	return op.k
 }
 
-func (l *lowering) wgmma(in *isa.Inst) {
+func (mx matrices) wgmma(in *isa.Inst) {
 	_, n, k := shapeOf(in.Shape)
 	op := &wgmmaOp{n: n, k: k, dt: in.T, da: decoderOf(in.U), db: decoderOf(in.V), saturate: in.Has(isa.Satfinite), bits: in.U == ptx.B1}
 	if op.bits {
@@ -113,16 +113,16 @@ func (l *lowering) wgmma(in *isa.Inst) {
 	args := in.Args
 	_, vector := args[1].X.(*ptx.Vector)
 	if vector {
-		op.a = l.registers(args[1].X, ptx.B32, 4, false)
+		op.a = mx.registers(args[1].X, ptx.B32, 4, false)
 	} else {
-		op.descA = l.read(args[1].X, ptx.B64)
+		op.descA = mx.read(args[1].X, ptx.B64)
 	}
-	op.descB = l.read(args[2].X, ptx.B64)
+	op.descB = mx.read(args[2].X, ptx.B64)
 	if in.Op == "wgmma.mma_async.sp" {
-		op.sparse = l.sparsity(args[3].X, args[4].X, in.U, op.k)
+		op.sparse = mx.sparsity(args[3].X, args[4].X, in.U, op.k)
 		args = slices.Delete(slices.Clone(args), 3, 5)
 	}
-	op.scaleD = l.read(args[3].X, ptx.Pred)
+	op.scaleD = mx.read(args[3].X, ptx.Pred)
 	// The rest are constants: 1 or -1 for the scales, 0 or 1 for the transpositions.
 	constant := func(i int) int64 {
 		x := args[i].X
@@ -132,7 +132,7 @@ func (l *lowering) wgmma(in *isa.Inst) {
 		}
 		imm, ok := x.(*ptx.Imm)
 		if !ok {
-			l.fail(in.Src.Pos, "operand %d must be a constant", i+1)
+			mx.fail(in.Src.Pos, "operand %d must be a constant", i+1)
 		}
 		if neg {
 			return -int64(imm.Bits)
@@ -144,18 +144,18 @@ func (l *lowering) wgmma(in *isa.Inst) {
 	}
 	if len(args) > 6 {
 		if vector == (len(args) == 8) {
-			l.fail(in.Src.Pos, "%d operands, with A in registers: %v", len(args), vector)
+			mx.fail(in.Src.Pos, "%d operands, with A in registers: %v", len(args), vector)
 		}
 		if !vector {
 			op.transA = constant(6) == 1
 		}
 		op.transB = constant(len(args)-1) == 1
 	}
-	op.d = l.registers(args[0].X, ptx.B32, regs, true)
+	op.d = mx.registers(args[0].X, ptx.B32, regs, true)
 	if op.da.float == nil {
-		l.warpWide(func(w *warp, in *inst, _ uint32) { op.integer(w, in) })
+		mx.warpWide(func(w *warp, in *inst, _ uint32) { op.integer(w, in) })
 	} else {
-		l.warpWide(func(w *warp, in *inst, _ uint32) { op.float(w, in) })
+		mx.warpWide(func(w *warp, in *inst, _ uint32) { op.float(w, in) })
 	}
 }
 
