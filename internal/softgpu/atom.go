@@ -170,7 +170,8 @@ func atomicFunc(fn string, t ptx.Type, who owner, flush bool) atomFunc {
 		case ptx.F32:
 			if flush {
 				return exchange32(who, func(old, b, _ uint32) uint32 {
-					return math.Float32bits(number.Flush32(number.Canon32(number.Flush32(math.Float32frombits(old)) + number.Flush32(math.Float32frombits(b)))))
+					return math.Float32bits(number.Flush32(number.Canon32(number.Flush32(math.Float32frombits(old)) +
+						number.Flush32(math.Float32frombits(b)))))
 				})
 			}
 			return exchange32(who, func(old, b, _ uint32) uint32 {

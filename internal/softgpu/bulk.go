@@ -280,7 +280,8 @@ func (m *TensorMap) nextPlace(at *[5]int64) {
 	at[last]++
 }
 
-// fill is what an element outside the tensor reads as. Its NaN is 0x7ff7 in each 16 bits (H200, driver 580.159, measured in F32).
+// fill is what an element outside the tensor reads as. Its NaN is 0x7ff7 in each 16 bits (H200, driver 580.159,
+// measured in F32).
 func (m *TensorMap) fill() uint64 {
 	if !m.FillNaN {
 		return 0
@@ -379,8 +380,10 @@ func (w *warp) loadTensor(in *inst, lane int, t *TensorMap, box tensorBox, share
 func (w *warp) storeTensor(in *inst, lane int, t *TensorMap, box tensorBox, shared uint64, fn string) {
 	total, size := t.boxBytes(), t.Type.Size()
 	for i := range t.Rank {
-		if !t.Im2col && box.start[i] < 0 { // a box to be written may end outside, not begin there (H200: illegal instruction)
-			w.fault(FaultUnsupported, in, lane, shared, fmt.Sprintf("a tensor is written from coordinate %d of dimension %d on", box.start[i], i))
+		// A box to be written may end outside, not begin there (H200: illegal instruction).
+		if !t.Im2col && box.start[i] < 0 {
+			w.fault(FaultUnsupported, in, lane, shared,
+				fmt.Sprintf("a tensor is written from coordinate %d of dimension %d on", box.start[i], i))
 		}
 	}
 	src := w.region(in, memShared, lane, shared, total, 128, pageReadOnly)

@@ -31,7 +31,7 @@ func (ar arithmetic) carry(in *isa.Inst) {
 	if op == "subc" {
 		borrow = 1
 	}
-	ar.emit(inst{kind: kindExec, d: off[0], a: off[1], b: off[2], c: off[3], exec: func(w *warp, in *inst, mask uint32) {
+	exec := func(w *warp, in *inst, mask uint32) {
 		cc := w.r.p(regCC)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
@@ -66,5 +66,6 @@ func (ar arithmetic) carry(in *isa.Inst) {
 				*cc = *cc&^(1<<i) | uint32(out)<<i
 			}
 		}
-	}})
+	}
+	ar.emit(inst{kind: kindExec, d: off[0], a: off[1], b: off[2], c: off[3], exec: exec})
 }

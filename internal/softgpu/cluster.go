@@ -153,7 +153,8 @@ func (w *warp) clusterBarrier(in *inst, mask uint32) {
 	c := w.block.cluster
 	if !in.x.(*clusterOp).wait {
 		if twice := mask & (w.clusterIn | w.clusterPast); twice != 0 {
-			w.fault(FaultBarrier, in, bits.TrailingZeros32(twice), 0, "barrier.cluster.arrive twice without barrier.cluster.wait")
+			w.fault(FaultBarrier, in, bits.TrailingZeros32(twice), 0,
+				"barrier.cluster.arrive twice without barrier.cluster.wait")
 		}
 		w.clusterIn |= mask
 		c.arrived += bits.OnesCount32(mask)

@@ -73,13 +73,15 @@ func (m *Image) Check() error {
 		return fmt.Errorf("image: channel format %#x is not supported", uint8(m.Format))
 	case m.Channels != 1 && m.Channels != 2 && m.Channels != 4:
 		return fmt.Errorf("image: %d channels", m.Channels)
-	case m.Width == 0 || m.Linear && m.Width > MaxImageLinear || !m.Linear && m.Width > MaxImageWidth || m.Height > MaxImageWidth ||
-		m.Depth > MaxImageDepth || m.Layers > MaxImageDepth:
+	case m.Width == 0 || m.Linear && m.Width > MaxImageLinear || !m.Linear && m.Width > MaxImageWidth ||
+		m.Height > MaxImageWidth || m.Depth > MaxImageDepth || m.Layers > MaxImageDepth:
 		return fmt.Errorf("image: %d×%d×%d texels, %d layers", m.Width, m.Height, m.Depth, m.Layers)
 	case m.Depth > 0 && (m.Height == 0 || m.Layers > 0), m.Linear && (m.Height > 0 || m.Depth > 0 || m.Layers > 0):
-		return fmt.Errorf("image: dimensions %d×%d×%d with %d layers do not go together", m.Width, m.Height, m.Depth, m.Layers)
+		return fmt.Errorf("image: dimensions %d×%d×%d with %d layers do not go together",
+			m.Width, m.Height, m.Depth, m.Layers)
 	case m.Address%n != 0 || m.Pitch%n != 0 || m.Slice%n != 0:
-		return fmt.Errorf("image at %#x, pitch %d, slice %d: not multiples of the %d bytes of a texel", m.Address, m.Pitch, m.Slice, n)
+		return fmt.Errorf("image at %#x, pitch %d, slice %d: not multiples of the %d bytes of a texel",
+			m.Address, m.Pitch, m.Slice, n)
 	case m.Height > 1 && m.Pitch < uint64(m.Width)*n:
 		return fmt.Errorf("image: pitch %d is less than a row of %d texels", m.Pitch, m.Width)
 	case m.Pitch >= 1<<32 || m.Slice >= 1<<40:
@@ -263,7 +265,8 @@ func (g geometry) fits(m *Image) bool {
 
 // coordinates resolves [handle, {coordinates}]. A vector may be longer than the geometry needs: the ISA
 // rounds three up to four.
-func (tx textures) coordinates(in *isa.Inst, x ptx.Operand, g geometry, t ptx.Type) (handle addressOperand, layer uint32, at []uint32) {
+func (tx textures) coordinates(in *isa.Inst, x ptx.Operand, g geometry, t ptx.Type,
+) (handle addressOperand, layer uint32, at []uint32) {
 	a, ok := x.(*ptx.Addr)
 	if !ok || len(a.Coords) == 0 {
 		tx.fail(in.Src.Pos, "address %s", operandText(x))

@@ -62,7 +62,8 @@ func (m *Module) translate(kernel string) (p *program, err error) {
 	if f == nil || !f.Entry || f.Body == nil {
 		return nil, fmt.Errorf("%s: no kernel %q", m.file, kernel)
 	}
-	p = &program{name: kernel, file: m.file, pos: f.Pos, mod: m, regBytes: regFirst, funcs: map[string]*function{}, maxThreads: maxThreads(f), dynAlign: 16}
+	p = &program{name: kernel, file: m.file, pos: f.Pos, mod: m, regBytes: regFirst, funcs: map[string]*function{},
+		maxThreads: maxThreads(f), dynAlign: 16}
 	l := newLowering(p, m)
 	defer func() {
 		if x := recover(); x != nil {
@@ -131,7 +132,8 @@ func (l *lowering) body(fn *function) {
 	l.scope = &scope{names: map[string]*entity{}}
 	if f.Entry {
 		for i, v := range f.Params {
-			l.scope.names[v.Name] = &entity{kind: entKernelParam, typ: v.Type, off: l.p.params[i].Offset, size: l.p.params[i].Size}
+			l.scope.names[v.Name] = &entity{kind: entKernelParam, typ: v.Type, off: l.p.params[i].Offset,
+				size: l.p.params[i].Size}
 		}
 	} else {
 		for i, v := range f.Params {
@@ -166,7 +168,8 @@ func (l *lowering) declareParam(v *ptx.Var, area paramArea, result bool) {
 		l.scope.names[v.Name] = e
 		op := &paramMemOp{area: area}
 		for _, part := range e.parts(uint32(elemSize(v.Type))) {
-			op.regs, op.elem, op.wide, op.pred = append(op.regs, part.reg), part.size, part.kind == slot64, part.kind == slotPred
+			op.regs, op.elem, op.wide, op.pred = append(op.regs, part.reg), part.size, part.kind == slot64,
+				part.kind == slotPred
 		}
 		if result {
 			l.regResults = append(l.regResults, op)
@@ -362,10 +365,12 @@ func (l *lowering) special(in *isa.Inst) {
 		// Hints for the machine; nothing a program can see.
 	case "cp.async":
 		copies{l.operands}.cpAsync(in)
-	case "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all":
+	case "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group",
+		"cp.async.wait_all":
 		// The copies are done already.
-	case "cp.async.mbarrier.arrive", "mbarrier.init", "mbarrier.inval", "mbarrier.expect_tx", "mbarrier.complete_tx", "mbarrier.arrive", "mbarrier.arrive.expect_tx",
-		"mbarrier.arrive.noComplete", "mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete", "mbarrier.test_wait",
+	case "cp.async.mbarrier.arrive", "mbarrier.init", "mbarrier.inval", "mbarrier.expect_tx", "mbarrier.complete_tx",
+		"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete", "mbarrier.arrive_drop",
+		"mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete", "mbarrier.test_wait",
 		"mbarrier.test_wait.parity", "mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.pending_count":
 		barriers{l.operands}.mbarrier(in)
 	case "cp.async.bulk", "cp.reduce.async.bulk":

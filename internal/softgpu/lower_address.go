@@ -67,8 +67,8 @@ func (ad addresses) isspacep(in *isa.Inst) {
 	ad.emit(inst{kind: kindLaneCmp, wide: wideA | wideB, d: d, a: a, b: a, lane: f})
 }
 
-// isConst sets d where the address lies in a variable of the const space, or, if not want, in neither that nor a window but that of
-// parameters (H200: they are global, too).
+// isConst sets d where the address lies in a variable of the const space, or, if not want, in neither that nor a window
+// but that of parameters (H200: they are global, too).
 func (ad addresses) isConst(d, a uint32, want bool) {
 	var consts []Range
 	for _, g := range ad.m.globals {

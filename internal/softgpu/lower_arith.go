@@ -143,7 +143,8 @@ func permuteVec(selector ptx.Operand) vecFunc {
 		D, A, B := (*[32]uint32)(d), (*[32]uint32)(a), (*[32]uint32)(b)
 		for i := range D {
 			x := uint64(A[i]) | uint64(B[i])<<32
-			D[i] = uint32(x>>(shift[0]&63)&0xff | x>>(shift[1]&63)&0xff<<8 | x>>(shift[2]&63)&0xff<<16 | x>>(shift[3]&63)&0xff<<24)
+			D[i] = uint32(x>>(shift[0]&63)&0xff | x>>(shift[1]&63)&0xff<<8 | x>>(shift[2]&63)&0xff<<16 |
+				x>>(shift[3]&63)&0xff<<24)
 		}
 	}
 }
@@ -167,7 +168,8 @@ func (ar arithmetic) bfi(in *isa.Inst) {
 		pos, length := w.r.v32(in.c), w.r.v32(in.e)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m) & 31
-			w.r.put(in.d, i, wide, number.InsertField(w.r.get(in.a, i, wide), w.r.get(in.b, i, wide), uint64(pos[i]), uint64(length[i]), n))
+			x, y := w.r.get(in.a, i, wide), w.r.get(in.b, i, wide)
+			w.r.put(in.d, i, wide, number.InsertField(x, y, uint64(pos[i]), uint64(length[i]), n))
 		}
 	}})
 }

@@ -99,14 +99,15 @@ func (me memory) loadParam(in *isa.Inst, e *entity, off int64, regs []place, t p
 		at := uint32(off) + e.off + uint32(k)*uint32(size)
 		ext := extend(t)
 		kind := p.kind
-		c := me.constant(constKey{kind: kind, name: "param " + isa.TypeName(t), bits: uint64(at)}, func(la *launch, _ *warp, _ int) uint64 {
-			var x uint64
-			p := unsafe.Add(unsafe.Pointer(&la.params[0]), at)
-			for i := range size {
-				x |= uint64(*(*uint8)(unsafe.Add(p, i))) << (8 * i)
-			}
-			return ext(x, 0, 0)
-		}, false)
+		c := me.constant(constKey{kind: kind, name: "param " + isa.TypeName(t), bits: uint64(at)},
+			func(la *launch, _ *warp, _ int) uint64 {
+				var x uint64
+				p := unsafe.Add(unsafe.Pointer(&la.params[0]), at)
+				for i := range size {
+					x |= uint64(*(*uint8)(unsafe.Add(p, i))) << (8 * i)
+				}
+				return ext(x, 0, 0)
+			}, false)
 		me.copyPlace(p, placeAt(c, kind))
 	}
 }

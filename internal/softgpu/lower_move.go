@@ -25,7 +25,8 @@ func (mv registerMoves) mov(in *isa.Inst) {
 	switch {
 	case in.Vec > 1:
 		if !dOK || !sOK || len(dv.Elems) != in.Vec || len(sv.Elems) != in.Vec {
-			mv.fail(in.Src.Pos, "operands %s and %s are not both vectors of %d elements", operandText(dst), operandText(src), in.Vec)
+			mv.fail(in.Src.Pos, "operands %s and %s are not both vectors of %d elements",
+				operandText(dst), operandText(src), in.Vec)
 		}
 		mv.moveVector(dv, sv, in.T)
 	case dOK && sOK:
@@ -103,7 +104,8 @@ func (mv registerMoves) pack(in *isa.Inst, dst ptx.Operand, v *ptx.Vector) {
 		return
 	}
 	if total == 64 && n == 2 && op.regs[0].kind == slot32 && op.regs[1].kind == slot32 {
-		mv.emit(inst{kind: kindVec, wide: wideD, d: d.off, a: op.regs[0].off, b: op.regs[1].off, c: op.regs[0].off, vec: vPack64})
+		mv.emit(inst{kind: kindVec, wide: wideD, d: d.off, a: op.regs[0].off, b: op.regs[1].off, c: op.regs[0].off,
+			vec: vPack64})
 		return
 	}
 	if total == 32 && n == 2 && op.regs[0].kind == slot32 && op.regs[1].kind == slot32 {

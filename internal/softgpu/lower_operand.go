@@ -159,7 +159,8 @@ func (o *operands) named(x *ptx.Ref, t ptx.Type) place {
 		case entGlobal:
 			k := addressSlot(t)
 			g := o.m.globals[o.m.byVar[e.decl]]
-			return placeAt(o.constant(constKey{kind: k, name: g.Name}, func(la *launch, _ *warp, _ int) uint64 { return la.in.base + g.Offset }, false), k)
+			return placeAt(o.constant(constKey{kind: k, name: g.Name},
+				func(la *launch, _ *warp, _ int) uint64 { return la.in.base + g.Offset }, false), k)
 		case entKernelParam:
 			k := addressSlot(t)
 			return placeAt(o.constBits(uint64(e.off), k), k)
@@ -431,7 +432,8 @@ func (o *operands) copyPlace(to, from place) {
 		o.emit(inst{kind: kindVec, wide: wideD, d: to.off, a: from.off, b: from.off, c: from.off, vec: vMov64})
 	case slot128:
 		o.emit(inst{kind: kindVec, wide: wideD, d: to.off, a: from.off, b: from.off, c: from.off, vec: vMov64})
-		o.emit(inst{kind: kindVec, wide: wideD, d: to.off + 256, a: from.off + 256, b: from.off, c: from.off, vec: vMov64})
+		o.emit(inst{kind: kindVec, wide: wideD, d: to.off + 256, a: from.off + 256, b: from.off, c: from.off,
+			vec: vMov64})
 	}
 }
 

@@ -97,8 +97,10 @@ func (pr predicates) setCombined(in *isa.Inst) {
 	}
 	p := pr.read(in.Args[3].X, ptx.Pred)
 	c := pr.reg(ptx.U32)
-	pr.emit(inst{kind: kindVec, d: c.off, a: pr.constBits(1, slot32), b: pr.constBits(0, slot32), c: p, vec: lanes.Select32})
-	x := inst{kind: kindLane, d: pr.writeExact(in.Args[0].X, in.T), a: pr.read(in.Args[1].X, in.U), b: pr.read(in.Args[2].X, in.U), c: c.off, lane: f}
+	pr.emit(inst{kind: kindVec, d: c.off, a: pr.constBits(1, slot32), b: pr.constBits(0, slot32), c: p,
+		vec: lanes.Select32})
+	x := inst{kind: kindLane, d: pr.writeExact(in.Args[0].X, in.T), a: pr.read(in.Args[1].X, in.U),
+		b: pr.read(in.Args[2].X, in.U), c: c.off, lane: f}
 	if slotFor(in.U) == slot64 {
 		x.wide = wideA | wideB
 	}

@@ -159,11 +159,14 @@ func decoderOf(t ptx.Type) *decoder {
 	case ptx.F64:
 		return &decoder{per: 1, bits: 64, float: math.Float64frombits}
 	case ptx.F32:
-		return &decoder{per: 1, bits: 32, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x))) }}
+		return &decoder{per: 1, bits: 32,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x))) }}
 	case ptx.TF32:
-		return &decoder{per: 1, bits: 32, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) &^ 0x1fff)) }}
+		return &decoder{per: 1, bits: 32,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) &^ 0x1fff)) }}
 	case ptx.BF16:
-		return &decoder{per: 2, bits: 16, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }}
+		return &decoder{per: 2, bits: 16,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }}
 	case ptx.F16:
 		return &decoder{per: 2, bits: 16, float: f16Value}
 	case ptx.E4M3, ptx.E5M2:

@@ -34,7 +34,8 @@ func (b mbarrier) tx() int32        { return int32(uint32(b>>40)&mbarTx<<11) >> 
 func (b mbarrier) phase() uint32    { return uint32(b >> 61 & 1) }
 
 func pack(pending, expected uint32, tx int32, phase uint32) mbarrier {
-	return mbarrier(uint64(pending&mbarCount) | uint64(expected&mbarCount)<<20 | uint64(uint32(tx)&mbarTx)<<40 | uint64(phase&1)<<61)
+	return mbarrier(uint64(pending&mbarCount) | uint64(expected&mbarCount)<<20 | uint64(uint32(tx)&mbarTx)<<40 |
+		uint64(phase&1)<<61)
 }
 
 // step takes arrivals and changes the transaction count; a phase that is complete by that ends.
@@ -143,7 +144,8 @@ func (ba barriers) mbarrier(in *isa.Inst) {
 
 // mbarrierWait is test_wait and try_wait, which differ only in how long they
 // may take. Both tell whether a phase has ended; the warp gives way if it has not.
-func (ba barriers) mbarrierWait(in *isa.Inst, x inst, args []isa.Arg, each func(func(w *warp, in *inst, lane int, b *mbarrier))) {
+func (ba barriers) mbarrierWait(in *isa.Inst, x inst, args []isa.Arg,
+	each func(func(w *warp, in *inst, lane int, b *mbarrier))) {
 	parity := in.Op == "mbarrier.test_wait.parity" || in.Op == "mbarrier.try_wait.parity"
 	var state uint32
 	if parity {

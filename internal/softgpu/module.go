@@ -88,7 +88,8 @@ func Load(m *ptx.Module) (*Module, error) {
 	if m.AddressSize == 32 {
 		return nil, fmt.Errorf("%s: 32-bit addresses are not supported", m.File)
 	}
-	mod := &Module{file: m.File, version: m.Version, funcs: map[string]*ptx.Func{}, codeIdx: map[string]int{}, vars: map[string]*ptx.Var{}, byName: map[string]int{}, byVar: map[*ptx.Var]int{},
+	mod := &Module{file: m.File, version: m.Version, funcs: map[string]*ptx.Func{}, codeIdx: map[string]int{},
+		vars: map[string]*ptx.Var{}, byName: map[string]int{}, byVar: map[*ptx.Var]int{},
 		taken: map[string]bool{}, progs: map[string]*programOrError{}}
 	for _, d := range m.Decls {
 		switch d := d.(type) {
@@ -116,7 +117,8 @@ func Load(m *ptx.Module) (*Module, error) {
 		}
 	}
 	for _, d := range m.Decls {
-		if v, ok := d.(*ptx.Var); ok && (v.Space == ptx.SpaceGlobal || v.Space == ptx.SpaceConst) && v.Link != ptx.LinkExtern && mod.vars[v.Name] == v {
+		if v, ok := d.(*ptx.Var); ok && (v.Space == ptx.SpaceGlobal || v.Space == ptx.SpaceConst) &&
+			v.Link != ptx.LinkExtern && mod.vars[v.Name] == v {
 			if err := mod.place(v, v.Name); err != nil {
 				return nil, fmt.Errorf("%s:%d:%d: %s: %w", m.File, v.Pos.Line, v.Pos.Col, v.Name, err)
 			}
@@ -224,7 +226,8 @@ func (m *Module) place(v *ptx.Var, name string) error {
 	m.data = off + size
 	m.byVar[v] = len(m.globals)
 	m.decls = append(m.decls, v)
-	m.globals = append(m.globals, Global{Name: name, Offset: off, Size: size, Align: align, Const: v.Space == ptx.SpaceConst})
+	m.globals = append(m.globals, Global{Name: name, Offset: off, Size: size, Align: align,
+		Const: v.Space == ptx.SpaceConst})
 	return nil
 }
 

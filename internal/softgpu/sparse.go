@@ -10,9 +10,9 @@ import (
 // opposite, and no others: an infinity that meets an element that is not there does no harm.
 //
 // The metadata of a row of A are spread over the lanes of its quad, 4·(row mod 8) and up. Elements of 16 bits and more:
-// the low half of a word is that of row g, the high half that of row g+8; a word covers 16 bits of metadata of each, and
-// one or two lanes from the selector on hold a row. Narrower elements: a word covers 32 bits of metadata of one row; the lanes of a
-// pair are row g and row g+8, the second pair, if the row needs it, goes on.
+// the low half of a word is that of row g, the high half that of row g+8; a word covers 16 bits of metadata of each,
+// and one or two lanes from the selector on hold a row. Narrower elements: a word covers 32 bits of metadata of one
+// row; the lanes of a pair are row g and row g+8, the second pair, if the row needs it, goes on.
 type sparsity struct {
 	meta     uint32 // register
 	selector int

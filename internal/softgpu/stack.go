@@ -21,7 +21,8 @@ const allocaBytes = 32 << 10
 // pointer is the register of the stack pointer, which each block begins with the end of local memory.
 func (st stack) pointer() uint32 {
 	st.p.alloca = true
-	return st.constant(constKey{kind: slot32, name: "stack pointer"}, func(_ *launch, w *warp, _ int) uint64 { return w.localSpan }, true)
+	return st.constant(constKey{kind: slot32, name: "stack pointer"},
+		func(_ *launch, w *warp, _ int) uint64 { return w.localSpan }, true)
 }
 
 // moves reports whether a body has instructions that move the stack pointer.

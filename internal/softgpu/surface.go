@@ -63,7 +63,9 @@ func (op *surfaceOp) locate(w *warp, in *inst, lane int) (*Image, uint64, bool) 
 		}
 		switch outside {
 		case "trap":
-			w.fault(FaultTrap, in, lane, 0, fmt.Sprintf("coordinates outside of the surface object: %d of %d in dimension %d", int64(at[k]), limit[k], k))
+			w.fault(FaultTrap, in, lane, 0,
+				fmt.Sprintf("coordinates outside of the surface object: %d of %d in dimension %d",
+					int64(at[k]), limit[k], k))
 		case "zero":
 			return m, 0, false
 		}
@@ -129,7 +131,8 @@ func (op *surfaceOp) store(w *warp, in *inst, regs []place, mask uint32) {
 			continue
 		}
 		for k, r := range regs {
-			putBits(w.pointer(in, memGlobal, i, addr+uint64(k)*elem, elem, pageWritable), w.r.get(r.off, i, r.wide()), 8*elem)
+			putBits(w.pointer(in, memGlobal, i, addr+uint64(k)*elem, elem, pageWritable), w.r.get(r.off, i, r.wide()),
+				8*elem)
 		}
 	}
 }
@@ -169,7 +172,8 @@ func encodeChannel(f TexelFormat, x uint32) uint64 {
 
 func (tx textures) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
 	wide := slotFor(in.T) == slot64
-	plain, asU32, asS32 := atomicFunc(in.Fn, in.T, everybody, false), atomicFunc(in.Fn, ptx.U32, everybody, false), atomicFunc(in.Fn, ptx.S32, everybody, false)
+	plain, asU32, asS32 := atomicFunc(in.Fn, in.T, everybody, false), atomicFunc(in.Fn, ptx.U32, everybody, false),
+		atomicFunc(in.Fn, ptx.S32, everybody, false)
 	if op.formatted && (in.Fn == "and" || in.Fn == "or") {
 		asU32, asS32 = atomicFunc(in.Fn, ptx.B32, everybody, false), atomicFunc(in.Fn, ptx.B32, everybody, false)
 	}
@@ -190,7 +194,8 @@ func (tx textures) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
 				if image.Format == TexelS32 {
 					f = asS32
 				} else if image.Format != TexelU32 || image.Channels != 1 {
-					w.fault(FaultUnsupported, in, i, addr, "a reduction of a surface whose texels are no 32-bit integers")
+					w.fault(FaultUnsupported, in, i, addr,
+						"a reduction of a surface whose texels are no 32-bit integers")
 				}
 			}
 			f(w.pointer(in, memGlobal, i, addr, size, pageWritable), w.r.get(data, i, wide), 0)

@@ -179,7 +179,8 @@ func DecodeTensorMap(b []byte) (*TensorMap, error) {
 	if len(b) != TensorMapSize || le.Uint64(b) != tensorMapMagic {
 		return nil, fmt.Errorf("these %d bytes are no tensor map", len(b))
 	}
-	m := &TensorMap{Type: TensorType(b[16]), Rank: int(b[17]), Address: le.Uint64(b[8:]), Interleave: b[18], Swizzle: b[19], FillNaN: b[20] != 0}
+	m := &TensorMap{Type: TensorType(b[16]), Rank: int(b[17]), Address: le.Uint64(b[8:]), Interleave: b[18],
+		Swizzle: b[19], FillNaN: b[20] != 0}
 	for i := range 5 {
 		m.Step[i] = uint32(b[21+i])
 		m.Box[i] = uint32(le.Uint16(b[26+2*i:]))
@@ -206,7 +207,8 @@ func swizzled(addr uint64, mode uint8) uint64 {
 }
 
 // tensorTypes are the values of tensormap.replace.tile.elemtype: PTX ISA 9.7.9.27.3, table 33.
-var tensorTypes = [...]TensorType{TensorU8, TensorU16, TensorU32, TensorS32, TensorU64, TensorS64, TensorF16, TensorF32, TensorF32Ftz, TensorF64,
+var tensorTypes = [...]TensorType{TensorU8, TensorU16, TensorU32, TensorS32, TensorU64, TensorS64, TensorF16, TensorF32,
+	TensorF32Ftz, TensorF64,
 	TensorBF16, TensorTF32, TensorTF32Ftz}
 
 // replaceField changes a field of an encoded map. What is wrong about the value is found when the map is used.

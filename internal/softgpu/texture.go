@@ -523,7 +523,8 @@ func (t *Texture) answer(what string, level int32) uint32 {
 		return uint32(number.FromBool(!t.Normalized))
 	}
 	// addr_mode_0 to 2, in the order of PTX ISA 5.3: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border.
-	return [...]uint32{AddressWrap: 0, AddressMirror: 1, AddressClamp: 3, AddressBorder: 4}[t.Mode[what[len(what)-1]-'0']]
+	mode := t.Mode[what[len(what)-1]-'0']
+	return [...]uint32{AddressWrap: 0, AddressMirror: 1, AddressClamp: 3, AddressBorder: 4}[mode]
 }
 
 func (tx textures) textureQuery(in *isa.Inst) {

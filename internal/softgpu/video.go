@@ -115,7 +115,8 @@ func (ar arithmetic) multiplyAdd(in *isa.Inst) {
 	d := ar.writeExact(in.Args[0].X, ptx.B32)
 	a, b := ar.videoSource(isa.Arg{X: x}, in.U), ar.videoSource(isa.Arg{X: y}, in.V)
 	c := ar.read(z, ptx.B32)
-	// Factors and summand have a sign, whatever their types say; those matter for saturation only (H200, driver 580.159, measured).
+	// Factors and summand have a sign, whatever their types say; those matter for saturation only (H200, driver
+	// 580.159, measured).
 	signed := a.signed || b.signed || negA != negB || negC
 	po, sat := in.Mode == "po", in.Has(isa.Sat)
 	shift := map[string]uint{"shr7": 7, "shr15": 15}[in.Mode2]
@@ -197,9 +198,10 @@ func videoScalar(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcom
 	if in.Op == "vset" {
 		signed = a.signed // of the secondary operation: there is no type of the result
 	}
-	// The ISA's intermediate result has 34 bits; what GPUs without these instructions make of them, in 64 bits, differs from that
-	// in places (H200, driver 580.159, measured): a sum above the largest u32 is not saturated, and what the secondary minimum or maximum is
-	// taken of is, for sums and saturated shifts, the 32-bit result with its sign, but for unsigned results both are then compared as unsigned.
+	// The ISA's intermediate result has 34 bits; what GPUs without these instructions make of them, in 64 bits, differs
+	// from that in places (H200, driver 580.159, measured): a sum above the largest u32 is not saturated, and what the
+	// secondary minimum or maximum is taken of is, for sums and saturated shifts, the 32-bit result with its sign, but
+	// for unsigned results both are then compared as unsigned.
 	return func(x, y, z uint32) uint32 {
 		v := f(a.value(x), b.value(y))
 		if sat {
@@ -237,7 +239,8 @@ func videoScalar(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcom
 
 // videoSIMD works on 2 or 4 parts; dcomp names those that are written, the
 // source components permute the parts of both sources, b's above a's.
-func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcomp string, n uint) func(x, y, z uint32) uint32 {
+func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand,
+	dcomp string, n uint) func(x, y, z uint32) uint32 {
 	parts := 32 / n
 	signed := isa.Signed(in.T)
 	// order[k] is the part of b:a that operand takes for part k.

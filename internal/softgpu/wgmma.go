@@ -21,7 +21,8 @@ type matrixDescriptor struct {
 }
 
 func descriptor(x uint64) matrixDescriptor {
-	d := matrixDescriptor{start: x & 0x3fff << 4, leading: x >> 16 & 0x3fff << 4, stride: x >> 32 & 0x3fff << 4, base: x >> 49 & 7}
+	d := matrixDescriptor{start: x & 0x3fff << 4, leading: x >> 16 & 0x3fff << 4, stride: x >> 32 & 0x3fff << 4,
+		base: x >> 49 & 7}
 	d.mode = uint8(4-x>>62) & 3
 	return d
 }
@@ -47,7 +48,8 @@ func (d *matrixDescriptor) unit(row, unit uint64, trans bool) uint64 {
 }
 
 // sharedMatrix fills to with count rows of k elements, beginning at row first.
-func sharedMatrix[T any](w *warp, in *inst, d *matrixDescriptor, trans bool, first, count, k int, dec *decoder, at func(x uint64, e int) T, to []T) {
+func sharedMatrix[T any](w *warp, in *inst, d *matrixDescriptor, trans bool, first, count, k int, dec *decoder,
+	at func(x uint64, e int) T, to []T) {
 	per := 128 / int(dec.bits) // elements of a unit
 	load := func(row, unit int) *[4]uint32 {
 		addr := d.unit(uint64(row), uint64(unit), trans)
@@ -99,7 +101,8 @@ func (op *wgmmaOp) ka() int {
 
 func (mx matrices) wgmma(in *isa.Inst) {
 	_, n, k := shapeOf(in.Shape)
-	op := &wgmmaOp{n: n, k: k, dt: in.T, da: decoderOf(in.U), db: decoderOf(in.V), saturate: in.Has(isa.Satfinite), bits: in.U == ptx.B1}
+	op := &wgmmaOp{n: n, k: k, dt: in.T, da: decoderOf(in.U), db: decoderOf(in.V), saturate: in.Has(isa.Satfinite),
+		bits: in.U == ptx.B1}
 	if op.bits {
 		// Whole words: 32 elements at a time.
 		op.k = k / 32

@@ -58,7 +58,8 @@ func (mx matrices) wmma(in *isa.Inst) {
 	if tb == ptx.TypeNone { // f16: only the types of D and C are written
 		ta, tb, tc = ptx.F16, ptx.F16, in.U
 	}
-	fa, fb, fc, fd := fragmentOf('a', in.Shape, ta), fragmentOf('b', in.Shape, tb), fragmentOf('c', in.Shape, tc), fragmentOf('c', in.Shape, in.T)
+	fa, fb, fc, fd := fragmentOf('a', in.Shape, ta), fragmentOf('b', in.Shape, tb), fragmentOf('c', in.Shape, tc),
+		fragmentOf('c', in.Shape, in.T)
 	a := mx.registers(in.Args[1].X, fragmentReg(ta), fa.regs, false)
 	b := mx.registers(in.Args[2].X, fragmentReg(tb), fb.regs, false)
 	c := mx.registers(in.Args[3].X, fragmentReg(tc), fc.regs, false)
