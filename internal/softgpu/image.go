@@ -303,7 +303,7 @@ func (tx textures) handle(a *ptx.Addr) addressOperand {
 	plain.Coords = nil
 	if e, off := tx.paramRef(tx.in, &plain); e != nil && e.kind == entKernelParam {
 		d := tx.reg(ptx.U64)
-		memory{tx.operands}.loadParam(tx.in, e, off, []place{placeAt(d.off, slot64)}, ptx.B64)
+		memory(tx).loadParam(tx.in, e, off, []place{placeAt(d.off, slot64)}, ptx.B64)
 		return addressOperand{reg: d.off, wide: true}
 	}
 	return tx.addressOperand(&plain, memGlobal)
