@@ -227,17 +227,15 @@ func (s *server) dispatch(number uint32, c *call) (status Status) {
 	if op.need >= needInit && !c.p.initialised {
 		return NotInitialized
 	}
-	if op.need >= needContext {
-		cx := c.th.current()
-		if cx == nil {
-			return InvalidContext
-		}
+	if cx := c.th.current(); cx != nil && op.need >= needOwner {
 		if !cx.active {
 			return ContextIsDestroyed
 		}
 		if cx.sticky != Success {
 			return cx.sticky
 		}
+	} else if op.need >= needContext {
+		return InvalidContext
 	}
 	return op.run(c)
 }

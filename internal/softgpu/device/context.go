@@ -94,7 +94,7 @@ func primaryRelease(c *call) Status {
 		return InvalidContext
 	}
 	cx.refs--
-	if cx.refs > 0 {
+	if cx.refs > 0 || !cx.active {
 		return Success
 	}
 	return c.destroyContext(cx)
@@ -105,10 +105,7 @@ func primaryReset(c *call) Status {
 	if cx == nil || !cx.active {
 		return Success
 	}
-	refs := cx.refs
-	st := c.destroyContext(cx)
-	cx.refs, cx.active = refs, refs > 0
-	return st
+	return c.destroyContext(cx) // those who retained it still release it, but it is there again only for who retains it anew
 }
 
 func primarySetFlags(c *call) Status {
@@ -207,10 +204,12 @@ func (c *call) destroyContext(cx *deviceContext) Status {
 	return Success
 }
 
+// A primary context that nobody holds can be made current all the same: calls that need it are refused, and
+// it serves them again once it has been retained.
 func ctxPush(c *call) Status {
 	const deepest = 1 << 10
 	cx, ok := get[*deviceContext](c.p, c.args[0])
-	if !ok || !cx.active || len(c.th.stack) > deepest {
+	if !ok || len(c.th.stack) > deepest {
 		return InvalidContext
 	}
 	c.th.stack = append(c.th.stack, cx)
@@ -230,7 +229,7 @@ func ctxSetCurrent(c *call) Status {
 	var next []*deviceContext
 	if c.args[0] != 0 {
 		cx, ok := get[*deviceContext](c.p, c.args[0])
-		if !ok || !cx.active {
+		if !ok {
 			return InvalidContext
 		}
 		next = []*deviceContext{cx}
@@ -263,6 +262,9 @@ func ctxSynchronize(c *call) Status {
 		h = c.args[0]
 	}
 	cx := c.context(h)
+	if !cx.active {
+		return ContextIsDestroyed
+	}
 	if cx.sticky != Success {
 		return cx.sticky
 	}

@@ -174,6 +174,9 @@ func moduleUnload(c *call) Status {
 	if m.lib != nil {
 		return NotPermitted
 	}
+	if m.cx.sticky != Success {
+		return m.cx.sticky
+	}
 	if st := c.wait(c.p.lasts(m.cx)...); st != Success {
 		return st
 	}

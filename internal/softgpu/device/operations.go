@@ -11,6 +11,7 @@ import (
 const (
 	needNothing = iota
 	needInit
+	needOwner   // the context of what it names: none has to be current, but one that is must not have ended or failed
 	needContext // a current context that has not failed
 )
 
@@ -78,9 +79,9 @@ var served = []operation{
 	{"cuCtxEnablePeerAccess", 2, needContext, ctxEnablePeer, false},
 	{"cuCtxDisablePeerAccess", 1, needContext, ctxDisablePeer, false},
 
-	{"cuModuleUnload", 1, needContext, moduleUnload, false},
+	{"cuModuleUnload", 1, needOwner, moduleUnload, false},
 	{"cuModuleGetLoadingMode", 0, needInit, func(c *call) Status { return c.ret(1) }, false}, // eager
-	{"cuModuleGetFunction", 1, needContext, moduleGetFunction, false},
+	{"cuModuleGetFunction", 1, needOwner, moduleGetFunction, false},
 	{"cuModuleGetFunctionCount", 1, needContext, moduleFunctionCount, false},
 	{"cuModuleEnumerateFunctions", 2, needContext, moduleEnumerate, false},
 	{"cuModuleGetGlobal", 1, needContext, moduleGetGlobal, false},
@@ -115,7 +116,7 @@ var served = []operation{
 	{"cuMemGetInfo", 0, needContext, memGetInfo, false},
 	{"cuMemAlloc", 1, needContext, memAlloc, false},
 	{"cuMemAllocPitch", 3, needContext, memAllocPitch, false},
-	{"cuMemFree", 1, needContext, memFree, false},
+	{"cuMemFree", 1, needOwner, memFree, false},
 	{"cuMemGetAddressRange", 1, needContext, memAddressRange, false},
 	{"cuMemHostGetDevicePointer", 1, needContext, hostDevicePointer, false},
 	{"cuMemHostGetFlags", 1, needContext, hostFlags, false},
