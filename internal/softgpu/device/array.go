@@ -125,13 +125,13 @@ func (d arrayDesc) level(i int) arrayDesc {
 }
 
 // newArray takes memory for an array.
-func (p *process) newArray(cx *deviceContext, d arrayDesc) (*array, error) {
-	a, err := p.allocate(cx, d.bytes(), allocArray)
+func (me *memory) newArray(cx *deviceContext, d arrayDesc) (*array, error) {
+	a, err := me.allocate(cx, d.bytes(), allocArray)
 	if err != nil {
 		return nil, err
 	}
 	r := &array{cx: cx, desc: d, data: a}
-	r.handle = p.add(r)
+	r.handle = me.add(r)
 	return r, nil
 }
 
@@ -213,10 +213,10 @@ func (c *call) dropArrays(drop func()) Status {
 	return Success
 }
 
-func (p *process) dropArray(a *array) {
-	if _, ok := p.objects[a.handle]; ok { // another thread may have been quicker
-		delete(p.objects, a.handle)
-		p.dropAllocation(a.data)
+func (me *memory) dropArray(a *array) {
+	if _, ok := me.objects[a.handle]; ok { // another thread may have been quicker
+		delete(me.objects, a.handle)
+		me.dropAllocation(a.data)
 	}
 }
 

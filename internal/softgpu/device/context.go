@@ -23,12 +23,12 @@ type deviceContext struct {
 	sticky  Status    // once a kernel has failed, every call returns it
 }
 
-func (p *process) newContext(dev int, flags uint32) *deviceContext {
-	p.serial++
-	cx := &deviceContext{dev: dev, id: p.serial, flags: flags, active: true, limits: make(map[uint64]uint64)}
-	cx.handle = p.add(cx)
-	p.contexts = append(p.contexts, cx)
-	cx.legacy = p.newStream(cx, 0, 0)
+func (w *work) newContext(dev int, flags uint32) *deviceContext {
+	w.serial++
+	cx := &deviceContext{dev: dev, id: w.serial, flags: flags, active: true, limits: make(map[uint64]uint64)}
+	cx.handle = w.add(cx)
+	w.contexts = append(w.contexts, cx)
+	cx.legacy = w.newStream(cx, 0, 0)
 	cx.legacy.legacy = true
 	return cx
 }
@@ -78,12 +78,12 @@ func primaryRetain(c *call) Status {
 }
 
 // primary gives a device's primary context, which keeps its handle for ever.
-func (p *process) primary(dev int) *deviceContext {
-	cx := p.primaries[dev]
+func (w *work) primary(dev int) *deviceContext {
+	cx := w.primaries[dev]
 	if cx == nil {
-		cx = p.newContext(dev, 0)
+		cx = w.newContext(dev, 0)
 		cx.primary, cx.active = true, false
-		p.primaries[dev] = cx
+		w.primaries[dev] = cx
 	}
 	return cx
 }

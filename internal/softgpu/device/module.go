@@ -10,6 +10,9 @@ import (
 	"holdfast/internal/softgpu"
 )
 
+// modules puts code into contexts.
+type modules struct{ *work }
+
 // A module is a CUmodule: code, and data in one context.
 type module struct {
 	handle    uint64
@@ -106,25 +109,25 @@ func (s *server) translate(image []byte) (*code, Status, error) {
 }
 
 // instantiate gives code a home in a context.
-func (p *process) instantiate(cx *deviceContext, cd *code, image []byte) (*module, error) {
+func (ms modules) instantiate(cx *deviceContext, cd *code, image []byte) (*module, error) {
 	m := &module{cx: cx, image: image, code: cd, functions: make(map[string]*function)}
 	var base uint64
 	if n := cd.sm.DataSize(); n > 0 {
-		a, err := p.allocate(cx, n, allocModule)
+		a, err := ms.allocate(cx, n, allocModule)
 		if err != nil {
 			return nil, err
 		}
 		m.data, base = a, a.va
 	}
-	inst, err := cd.sm.Instantiate(p.space, base)
+	inst, err := cd.sm.Instantiate(ms.space, base)
 	if err != nil {
 		if m.data != nil {
-			p.quiesce(func() { p.dropAllocation(m.data) })
+			ms.quiesce(func() { ms.dropAllocation(m.data) })
 		}
 		return nil, err
 	}
 	m.inst = inst
-	m.handle = p.add(m)
+	m.handle = ms.add(m)
 	return m, nil
 }
 
@@ -186,20 +189,20 @@ func moduleUnload(c *call) Status {
 }
 
 // dropModule takes a module away. Nothing of the process may be running.
-func (p *process) dropModule(m *module) {
-	if _, ok := p.objects[m.handle]; !ok {
+func (ms modules) dropModule(m *module) {
+	if _, ok := ms.objects[m.handle]; !ok {
 		return
 	}
 	for _, f := range m.functions {
-		delete(p.objects, f.handle)
+		delete(ms.objects, f.handle)
 	}
-	delete(p.objects, m.handle)
+	delete(ms.objects, m.handle)
 	if m.data != nil {
-		p.dropAllocation(m.data)
+		ms.dropAllocation(m.data)
 	}
 }
 
-func (p *process) functionOf(m *module, name string) *function {
+func (ms modules) functionOf(m *module, name string) *function {
 	if f := m.functions[name]; f != nil {
 		return f
 	}
@@ -208,7 +211,7 @@ func (p *process) functionOf(m *module, name string) *function {
 		return nil
 	}
 	f := &function{mod: m, name: name, info: info, attrs: make(map[uint64]int32)}
-	f.handle = p.add(f)
+	f.handle = ms.add(f)
 	m.functions[name] = f
 	return f
 }
@@ -276,7 +279,7 @@ func libraryUnload(c *call) Status {
 	return Success
 }
 
-func (p *process) kernelOf(l *library, name string) *kernel {
+func (ms modules) kernelOf(l *library, name string) *kernel {
 	if k := l.kernels[name]; k != nil {
 		return k
 	}
@@ -284,7 +287,7 @@ func (p *process) kernelOf(l *library, name string) *kernel {
 		return nil
 	}
 	k := &kernel{lib: l, name: name, attrs: make(map[uint64]int32)}
-	k.handle = p.add(k)
+	k.handle = ms.add(k)
 	l.kernels[name] = k
 	return k
 }
