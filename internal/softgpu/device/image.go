@@ -152,18 +152,21 @@ type kernelImage struct {
 
 type libraryImage struct {
 	Handle  uint64
+	Limit   int // of registers
 	Image   []byte
 	Kernels []kernelImage
 }
 
 type moduleImage struct {
 	Handle, Cx, Lib, Data uint64 // Data: address, or 0
+	Limit                 int    // of registers
 	Image                 []byte
 	Functions             []kernelImage
 }
 
 type linkImage struct {
 	Handle uint64
+	Limit  int // of registers
 	Inputs []linkInput
 }
 
@@ -370,7 +373,7 @@ func (m *imager) work() {
 func (m *imager) code() {
 	p, img := m.p, m.img
 	for _, x := range all[*library](p) {
-		li := libraryImage{Handle: x.handle, Image: x.v.image}
+		li := libraryImage{Handle: x.handle, Limit: x.v.code.limit, Image: x.v.image}
 		for _, name := range sortedNames(x.v.kernels) {
 			k := x.v.kernels[name]
 			li.Kernels = append(li.Kernels, kernelImage{k.handle, name, k.attrs, 0})
@@ -378,7 +381,7 @@ func (m *imager) code() {
 		img.Libraries = append(img.Libraries, li)
 	}
 	for _, x := range all[*module](p) {
-		mi := moduleImage{Handle: x.handle, Cx: x.v.cx.handle, Image: x.v.image}
+		mi := moduleImage{Handle: x.handle, Cx: x.v.cx.handle, Limit: x.v.code.limit, Image: x.v.image}
 		if x.v.lib != nil {
 			mi.Lib = x.v.lib.handle
 		}
@@ -396,7 +399,7 @@ func (m *imager) code() {
 		img.Modules = append(img.Modules, mi)
 	}
 	for _, x := range all[*link](p) {
-		img.Links = append(img.Links, linkImage{x.handle, x.v.inputs})
+		img.Links = append(img.Links, linkImage{x.handle, x.v.limit, x.v.inputs})
 	}
 }
 
@@ -878,7 +881,7 @@ func attributes(m map[uint64]int32) map[uint64]int32 {
 func (m *restorer) code() error {
 	p := m.p
 	for _, li := range m.img.Libraries {
-		cd, _, err := p.srv.translate(li.Image)
+		cd, _, err := p.srv.translate(li.Image, li.Limit)
 		if err != nil {
 			return fmt.Errorf("library %#x: %w: %w", li.Handle, errBadImage, err)
 		}
@@ -898,7 +901,7 @@ func (m *restorer) code() error {
 		}
 	}
 	for _, li := range m.img.Links {
-		l := &link{handle: li.Handle, inputs: li.Inputs}
+		l := &link{handle: li.Handle, limit: li.Limit, inputs: li.Inputs}
 		for _, in := range li.Inputs {
 			l.bytes += len(in.Text)
 		}
@@ -929,7 +932,7 @@ func (m *restorer) module(mi *moduleImage, used map[*allocation]bool) error {
 		}
 		mod.lib, mod.code = l, l.code
 		l.modules[cx] = mod
-	} else if mod.code, _, err = p.srv.translate(mi.Image); err != nil {
+	} else if mod.code, _, err = p.srv.translate(mi.Image, mi.Limit); err != nil {
 		return fmt.Errorf("module %#x: %w: %w", mi.Handle, errBadImage, err)
 	}
 	if n := mod.code.sm.DataSize(); n > 0 {

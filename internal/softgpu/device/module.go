@@ -28,6 +28,7 @@ type module struct {
 // A code is a translated module; processes that load the same text share it.
 type code struct {
 	sm      *softgpu.Module
+	limit   int // CU_JIT_MAX_REGISTERS it was loaded with; 0: none
 	kernels map[string]softgpu.KernelInfo
 	order   []string
 	globals map[string]softgpu.Global
@@ -61,19 +62,33 @@ type function struct {
 	kernel *kernel // whose attributes hold, for a library's
 }
 
+// Options of the compiler (CUjit_option).
+const (
+	jitMaxRegisters = 0
+	jitInfoLogSize  = 4
+	jitErrorLogSize = 6
+)
+
 const (
 	maxImage     = 256 << 20
 	maxCodeCache = 256
 )
 
-// translate finds the PTX in an image and compiles it.
-func (s *server) translate(image []byte) (*code, Status, error) {
+// A codeKey names what is translated: the hash of an image, and the registers that its kernels may have.
+type codeKey struct {
+	image [sha256.Size]byte
+	limit int
+}
+
+// translate finds the PTX in an image and compiles it. limit is the most registers of a thread, as the program told the
+// compiler; 0: any number.
+func (s *server) translate(image []byte, limit int) (*code, Status, error) {
 	if len(image) == 0 || len(image) > maxImage {
 		return nil, InvalidValue, fmt.Errorf("image of %d bytes", len(image))
 	}
-	sum := sha256.Sum256(image)
+	key := codeKey{sha256.Sum256(image), limit}
 	s.codeMu.Lock()
-	cached := s.codes[sum]
+	cached := s.codes[key]
 	s.codeMu.Unlock()
 	if cached != nil {
 		return cached, Success, nil
@@ -90,8 +105,11 @@ func (s *server) translate(image []byte) (*code, Status, error) {
 	if err != nil {
 		return nil, InvalidPTX, err
 	}
-	cd := &code{sm: sm, kernels: make(map[string]softgpu.KernelInfo), globals: make(map[string]softgpu.Global)}
+	cd := &code{sm: sm, limit: limit, kernels: make(map[string]softgpu.KernelInfo), globals: make(map[string]softgpu.Global)}
 	for _, k := range sm.Kernels() {
+		if k.MaxRegs == 0 && limit > 0 {
+			k.MaxRegs = limit
+		}
 		cd.kernels[k.Name] = k
 		cd.order = append(cd.order, k.Name)
 	}
@@ -104,7 +122,7 @@ func (s *server) translate(image []byte) (*code, Status, error) {
 	if len(s.codes) >= maxCodeCache {
 		clear(s.codes)
 	}
-	s.codes[sum] = cd
+	s.codes[key] = cd
 	return cd, Success, nil
 }
 
@@ -136,26 +154,32 @@ func (ms modules) instantiate(cx *deviceContext, cd *code, image []byte) (*modul
 func (c *call) load() (*code, []byte, Status) {
 	image := bytes.Clone(c.blob())
 	options, values := c.words32(), c.words()
+	option := func(which uint32) (uint64, bool) {
+		i := slices.Index(options, which)
+		if i < 0 || i >= len(values) {
+			return 0, false
+		}
+		return uint64(uint32(values[i])), true
+	}
+	most, _ := option(jitMaxRegisters)
 	c.unlock() // compiling takes long and touches nothing of the process
-	cd, st, err := c.p.srv.translate(image)
+	cd, st, err := c.p.srv.translate(image, int(most))
 	c.lock()
-	var errorLog []byte
+	var infoLog, errorLog []byte
+	if most > 0 && most < minReportedRegs {
+		infoLog = fmt.Appendf(nil, "warning : adjusting per thread register count of %d to lower bound of %d", most, minReportedRegs)
+	}
 	if err != nil {
 		c.p.srv.log.Warn("module refused", "pid", c.p.key.pid, "err", err)
 		c.p.srv.counts.refused(err)
 		errorLog = fmt.Appendf(nil, "%+v", err) // of a list, every one
 	}
-	limit := func(option uint32, log []byte) []byte {
-		for i := range min(len(options), len(values)) {
-			if options[i] == option {
-				return log[:min(uint64(len(log)), max(uint64(uint32(values[i])), 1)-1)]
-			}
-		}
-		return log[:0]
+	fitting := func(log []byte, room uint32) []byte {
+		n, _ := option(room)
+		return log[:min(uint64(len(log)), max(n, 1)-1)]
 	}
-	const infoLogSize, errorLogSize = 4, 6 // CU_JIT_*_LOG_BUFFER_SIZE_BYTES
-	c.retBlob(limit(infoLogSize, []byte{}))
-	c.retBlob(limit(errorLogSize, errorLog))
+	c.retBlob(fitting(infoLog, jitInfoLogSize))
+	c.retBlob(fitting(errorLog, jitErrorLogSize))
 	return cd, image, st
 }
 
@@ -440,6 +464,7 @@ const (
 	funcClusterNonPortable = 14
 	funcClusterPreference  = 15
 	maxReportedRegs        = 255
+	minReportedRegs        = 24 // no limit goes below
 	defaultReportedReg     = 32
 )
 
@@ -451,13 +476,17 @@ func maxThreads(info *softgpu.KernelInfo) int {
 }
 
 // registers is what an occupancy computation takes: PTX registers are virtual, so
-// their number says little; the hardware's limit for the block size holds.
+// their number says little; the hardware's limit for the block size holds, and the program's.
 func registers(info *softgpu.KernelInfo) int {
 	n := int(info.NumRegs)
 	if n <= 0 {
 		n = defaultReportedReg
 	}
-	return min(n, maxReportedRegs, registersPerSM/maxThreads(info))
+	n = min(n, maxReportedRegs, registersPerSM/maxThreads(info))
+	if info.MaxRegs > 0 {
+		n = min(n, max(info.MaxRegs, minReportedRegs))
+	}
+	return n
 }
 
 func functionAttribute(attr uint64, info softgpu.KernelInfo, set map[uint64]int32) (int32, Status) {
@@ -466,13 +495,17 @@ func functionAttribute(attr uint64, info softgpu.KernelInfo, set map[uint64]int3
 		return int32(maxThreads(&info)), Success
 	case funcShared:
 		return int32(info.SharedStatic), Success
-	case funcConst, funcCacheCA:
+	case funcConst:
+		return int32(info.ConstBytes), Success
+	case funcCacheCA:
 		return 0, Success
 	case funcLocal:
 		return int32(info.LocalBytes), Success
 	case funcRegisters:
 		return int32(registers(&info)), Success
-	case funcPTXVersion, funcBinaryVersion:
+	case funcPTXVersion:
+		return int32(info.Target), Success
+	case funcBinaryVersion:
 		return capabilityMajor*10 + capabilityMinor, Success
 	case funcMaxDynamic:
 		if v, ok := set[attr]; ok {
