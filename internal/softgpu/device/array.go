@@ -25,14 +25,15 @@ const (
 	cubemapFaces           = 6
 )
 
-// An arrayDesc is CUDA_ARRAY3D_DESCRIPTOR. A height or depth of 0 is a dimension that the array does not have; Depth counts
-// the layers of a layered array.
+// An arrayDesc is CUDA_ARRAY3D_DESCRIPTOR. A height or depth of 0 is a dimension that the array does not have; Depth
+// counts the layers of a layered array.
 type arrayDesc struct {
 	Width, Height, Depth    uint64
 	Format, Channels, Flags uint32
 }
 
-// An array is a CUarray: rows without gaps, then slices or layers, in memory of its own whose address no program learns.
+// An array is a CUarray: rows without gaps, then slices or layers, in memory of its own whose address no program
+// learns.
 type array struct {
 	handle uint64
 	cx     *deviceContext
@@ -52,7 +53,8 @@ type mipmap struct {
 // image is an array as kernels read it.
 func (d *arrayDesc) image(address uint64) softgpu.Image {
 	format := softgpu.TexelFormat(d.Format)
-	m := softgpu.Image{Address: address, Width: uint32(d.Width), Height: uint32(d.Height), Format: format, Channels: int(d.Channels)}
+	m := softgpu.Image{Address: address, Width: uint32(d.Width), Height: uint32(d.Height), Format: format,
+		Channels: int(d.Channels)}
 	m.Pitch = d.Width * format.Size() * uint64(d.Channels)
 	m.Slice = m.Pitch * max(d.Height, 1)
 	if d.Flags&(arrayLayered|arrayCubemap) != 0 {

@@ -121,7 +121,8 @@ func (c *call) beginCapture(mode uint64, g *graph, leaves []*node) Status {
 	}
 	p := c.p
 	p.serial++
-	k := &capture{p: p, id: p.serial, graph: g, given: g != nil, mode: int(mode), thread: c.th.tid, origin: s, streams: []*stream{s}}
+	k := &capture{p: p, id: p.serial, graph: g, given: g != nil, mode: int(mode), thread: c.th.tid, origin: s,
+		streams: []*stream{s}}
 	if g == nil {
 		k.graph = p.newGraph()
 	}

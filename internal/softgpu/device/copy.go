@@ -37,7 +37,8 @@ func (s *copyShape) valid() bool {
 				return false
 			}
 		}
-		if s.Depth > 1 && (lines < s.Height || lines > most || pitch*lines > most || lines > 0 && pitch > most/lines || s.Depth > most/(pitch*lines)) {
+		if s.Depth > 1 && (lines < s.Height || lines > most || pitch*lines > most || lines > 0 && pitch > most/lines ||
+			s.Depth > most/(pitch*lines)) {
 			return false
 		}
 	}
@@ -50,7 +51,8 @@ func copyArgs(a []uint64) copyShape {
 }
 
 func (s *copyShape) args() []uint64 {
-	return []uint64{s.Dst, s.Src, s.DstKind, s.SrcKind, s.Width, s.Height, s.Depth, s.DstPitch, s.DstLines, s.SrcPitch, s.SrcLines}
+	return []uint64{s.Dst, s.Src, s.DstKind, s.SrcKind, s.Width, s.Height, s.Depth, s.DstPitch, s.DstLines, s.SrcPitch,
+		s.SrcLines}
 }
 
 func memcpyLinear(c *call) Status {
@@ -89,7 +91,8 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 	if !p.shapeMapped(&s) {
 		return InvalidValue
 	}
-	if s.SrcKind == gpuwire.KindPageable && uint64(len(c.in)) < n || n > gpuwire.MaxPayload && s.DstKind == gpuwire.KindPageable {
+	if s.SrcKind == gpuwire.KindPageable && uint64(len(c.in)) < n ||
+		n > gpuwire.MaxPayload && s.DstKind == gpuwire.KindPageable {
 		return InvalidValue
 	}
 	p.srv.counts.bytes.Add(n)
@@ -120,7 +123,8 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 
 // shapeMapped checks the corners of a copy's known sides when it is submitted.
 func (me *memory) shapeMapped(s *copyShape) bool {
-	for _, side := range [][4]uint64{{s.DstKind, s.Dst, s.DstPitch, s.DstLines}, {s.SrcKind, s.Src, s.SrcPitch, s.SrcLines}} {
+	sides := [][4]uint64{{s.DstKind, s.Dst, s.DstPitch, s.DstLines}, {s.SrcKind, s.Src, s.SrcPitch, s.SrcLines}}
+	for _, side := range sides {
 		if side[0] == gpuwire.KindKnown {
 			last := side[1] + (s.Depth-1)*side[2]*side[3] + (s.Height-1)*side[2]
 			if !me.mapped(side[1], 1) || !me.mapped(last, s.Width) {
@@ -176,10 +180,12 @@ type fill struct {
 
 func (f *fill) valid() bool {
 	const most = 1 << 40
-	if f.Element != 1 && f.Element != 2 && f.Element != 4 || f.Dst%uint64(f.Element) != 0 || f.Width > most || f.Height > most {
+	if f.Element != 1 && f.Element != 2 && f.Element != 4 || f.Dst%uint64(f.Element) != 0 || f.Width > most ||
+		f.Height > most {
 		return false
 	}
-	return f.Height <= 1 || f.Pitch >= f.Width*uint64(f.Element) && f.Pitch <= most/f.Height && f.Pitch%uint64(f.Element) == 0
+	return f.Height <= 1 || f.Pitch >= f.Width*uint64(f.Element) && f.Pitch <= most/f.Height &&
+		f.Pitch%uint64(f.Element) == 0
 }
 
 func memset(c *call) Status {

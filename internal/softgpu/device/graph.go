@@ -205,7 +205,8 @@ func graphMemcpySet(c *call) Status {
 // memsetParams reads CUDA_MEMSET_NODE_PARAMS.
 func (c *call) memsetParams() (fill, Status) {
 	b := c.record(40)
-	f := fill{Dst: u64(b, 0), Pitch: u64(b, 8), Value: u32(b, 16), Element: u32(b, 20), Width: u64(b, 24), Height: u64(b, 32)}
+	f := fill{Dst: u64(b, 0), Pitch: u64(b, 8), Value: u32(b, 16), Element: u32(b, 20), Width: u64(b, 24),
+		Height: u64(b, 32)}
 	if !f.valid() {
 		return f, InvalidValue
 	}
@@ -706,7 +707,8 @@ func (gs graphs) hostRead(s *copyShape) ([]byte, Status) {
 				err = fmt.Errorf("the program answers %v, %d bytes", Status(rep.Status), len(rep.Payload))
 			}
 			if err != nil {
-				gs.srv.log.Warn("reading host memory for a graph", "pid", gs.key.pid, "addr", at, "bytes", n, "err", err)
+				gs.srv.log.Warn("reading host memory for a graph", "pid", gs.key.pid, "addr", at,
+					"bytes", n, "err", err)
 				return nil, IllegalAddress
 			}
 			out = append(out, rep.Payload...)
@@ -730,7 +732,8 @@ func (gs graphs) hostWrite(s *copyShape, b []byte) Status {
 				err = Status(rep.Status)
 			}
 			if err != nil {
-				gs.srv.log.Warn("writing host memory for a graph", "pid", gs.key.pid, "addr", at, "bytes", n, "err", err)
+				gs.srv.log.Warn("writing host memory for a graph", "pid", gs.key.pid, "addr", at,
+					"bytes", n, "err", err)
 				return IllegalAddress
 			}
 			if b = b[n:]; len(b) == 0 {

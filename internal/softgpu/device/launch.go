@@ -56,7 +56,8 @@ func (c *call) kernelLaunch(a []uint64, params []byte, o launchOptions) (*kernel
 func (ls launches) checkLaunch(k *kernelLaunch) Status {
 	f := k.fn
 	threads := uint64(k.Block[0]) * uint64(k.Block[1]) * uint64(k.Block[2])
-	if k.Block[0] > 1024 || k.Block[1] > 1024 || k.Block[2] > 64 || threads > maxThreadsPerBlock || k.Grid[1] > 65535 || k.Grid[2] > 65535 {
+	if k.Block[0] > 1024 || k.Block[1] > 1024 || k.Block[2] > 64 || threads > maxThreadsPerBlock || k.Grid[1] > 65535 ||
+		k.Grid[2] > 65535 {
 		return InvalidValue
 	}
 	if threads > uint64(maxThreads(&f.info)) {

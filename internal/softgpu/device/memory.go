@@ -55,7 +55,8 @@ type allocation struct {
 
 // freeable reports whether the calls that free memory take it. What was opened by a memory handle has one of its own.
 func (a *allocation) freeable() bool {
-	return a.kind == allocDevice || a.kind == allocPool || a.kind == allocGraph || a.kind == allocOpened && a.pool != nil
+	return a.kind == allocDevice || a.kind == allocPool || a.kind == allocGraph ||
+		a.kind == allocOpened && a.pool != nil
 }
 
 // allocTable is sorted by address.
@@ -403,7 +404,8 @@ func (me *memory) place(h *hostMemory, va uint64) Status {
 		return InvalidValue
 	}
 	me.serial++
-	h.alloc = &allocation{va: va, size: h.size, extent: uint64(len(h.mem)), kind: h.kind, dev: h.cx.dev, cx: h.cx, id: me.serial, host: h}
+	h.alloc = &allocation{va: va, size: h.size, extent: uint64(len(h.mem)), kind: h.kind, dev: h.cx.dev, cx: h.cx,
+		id: me.serial, host: h}
 	me.allocs.insert(h.alloc)
 	// The client's mapping and ours keep the memory; a descriptor each would run out.
 	_ = unix.Close(h.fd)

@@ -26,7 +26,8 @@ func (gs graphs) runPlan(r *planRun, plan []*node) Status {
 		}
 		return Success
 	}
-	g := &graphRun{of: gs, r: r, waiting: make([]int, len(plan)), next: make([][]int, len(plan)), plan: plan, free: max(gs.srv.cfg.Workers, 2)}
+	g := &graphRun{of: gs, r: r, waiting: make([]int, len(plan)), next: make([][]int, len(plan)), plan: plan,
+		free: max(gs.srv.cfg.Workers, 2)}
 	index := make(map[*node]int, len(plan))
 	for i, n := range plan {
 		index[n.from] = i

@@ -32,7 +32,8 @@ const (
 )
 
 func (me *memory) newPool(dev int) *pool {
-	po := &pool{dev: dev, attrs: map[uint64]uint64{poolReuseFollowEvent: 1, poolReuseOpportunistic: 1, poolReuseInternal: 1}}
+	po := &pool{dev: dev, attrs: map[uint64]uint64{poolReuseFollowEvent: 1, poolReuseOpportunistic: 1,
+		poolReuseInternal: 1}}
 	po.handle = me.add(po)
 	return po
 }

@@ -70,31 +70,36 @@ func (tx textures) levelsOf(res []byte) ([]softgpu.Image, Status) {
 		return levels, Success
 	case resourceLinear:
 		n := u64(res, 24)
-		if texel == 0 || n < texel || n/texel > softgpu.MaxImageLinear || at%textureAlignment != 0 || !tx.mapped(at, n) {
+		if texel == 0 || n < texel || n/texel > softgpu.MaxImageLinear || at%textureAlignment != 0 ||
+			!tx.mapped(at, n) {
 			return nil, InvalidValue
 		}
-		return []softgpu.Image{{Address: at, Width: uint32(n / texel), Format: format, Channels: channels, Linear: true}}, Success
+		return []softgpu.Image{{Address: at, Width: uint32(n / texel), Format: format, Channels: channels,
+			Linear: true}}, Success
 	case resourcePitch:
 		w, h, pitch := u64(res, 24), u64(res, 32), u64(res, 40)
 		const most = softgpu.MaxImageWidth
-		if texel == 0 || w == 0 || h == 0 || w > most || h > most || pitch > math.MaxUint32 || pitch < w*texel || pitch%texturePitch != 0 ||
+		if texel == 0 || w == 0 || h == 0 || w > most || h > most || pitch > math.MaxUint32 || pitch < w*texel ||
+			pitch%texturePitch != 0 ||
 			at%textureAlignment != 0 || !tx.mapped(at, pitch*(h-1)+w*texel) {
 			return nil, InvalidValue
 		}
-		return []softgpu.Image{{Address: at, Width: uint32(w), Height: uint32(h), Pitch: pitch, Format: format, Channels: channels}}, Success
+		return []softgpu.Image{{Address: at, Width: uint32(w), Height: uint32(h), Pitch: pitch, Format: format,
+			Channels: channels}}, Success
 	}
 	return nil, InvalidValue
 }
 
 // viewFormats are the CUresourceViewFormat values from 1 on, three numbers of channels each.
-var viewFormats = []softgpu.TexelFormat{softgpu.TexelU8, softgpu.TexelS8, softgpu.TexelU16, softgpu.TexelS16, softgpu.TexelU32,
-	softgpu.TexelS32, softgpu.TexelF16, softgpu.TexelF32}
+var viewFormats = []softgpu.TexelFormat{softgpu.TexelU8, softgpu.TexelS8, softgpu.TexelU16, softgpu.TexelS16,
+	softgpu.TexelU32, softgpu.TexelS32, softgpu.TexelF16, softgpu.TexelF32}
 
 // viewOf applies a CUDA_RESOURCE_VIEW_DESC.
 func viewOf(levels []softgpu.Image, view []byte) ([]softgpu.Image, Status) {
 	base := &levels[0]
 	first, last, layer, lastLayer := u32(view, 32), u32(view, 36), u32(view, 40), u32(view, 44)
-	if base.Linear || u64(view, 8) != uint64(base.Width) || u64(view, 16) != uint64(base.Height) || first > last || int(last) >= len(levels) || layer > lastLayer {
+	if base.Linear || u64(view, 8) != uint64(base.Width) || u64(view, 16) != uint64(base.Height) || first > last ||
+		int(last) >= len(levels) || layer > lastLayer {
 		return nil, InvalidValue
 	}
 	format, channels := base.Format, base.Channels
@@ -139,9 +144,9 @@ func (tx textures) textureOf(o *textureObject) (*softgpu.Texture, Status) {
 	float := func(at int) float32 { return math.Float32frombits(u32(d, at)) }
 	base := &levels[0]
 	small := base.Format.Size() < 4 && base.Format != softgpu.TexelF16
-	t := &softgpu.Texture{Levels: levels, Filter: u32(d, 12) != 0 && !base.Linear, Normalized: flags&textureNormalized != 0,
-		ReadFloat: small && flags&textureAsInteger == 0, LevelFilter: u32(d, 24) != 0,
-		LevelBias: float(28), MinLevel: float(32), MaxLevel: float(36)}
+	t := &softgpu.Texture{Levels: levels, Filter: u32(d, 12) != 0 && !base.Linear,
+		Normalized: flags&textureNormalized != 0, ReadFloat: small && flags&textureAsInteger == 0,
+		LevelFilter: u32(d, 24) != 0, LevelBias: float(28), MinLevel: float(32), MaxLevel: float(36)}
 	t.SRGB = flags&textureSRGB != 0 && t.ReadFloat && base.Format == softgpu.TexelU8
 	for i := range t.Mode {
 		t.Mode[i] = softgpu.AddressMode(min(u32(d, 4*i), 255))
@@ -205,7 +210,8 @@ func (c *call) createTexture(o *textureObject) Status {
 }
 
 func textureCreate(c *call) Status {
-	o := &textureObject{resource: bytes.Clone(c.record(sizeofResourceDesc)), sampling: bytes.Clone(c.record(sizeofTextureDesc))}
+	o := &textureObject{resource: bytes.Clone(c.record(sizeofResourceDesc)),
+		sampling: bytes.Clone(c.record(sizeofTextureDesc))}
 	if view := c.blob(); view != nil {
 		if len(view) < sizeofViewDesc {
 			return InvalidValue

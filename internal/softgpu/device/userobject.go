@@ -2,8 +2,8 @@ package device
 
 import "holdfast/internal/softgpu/gpuwire"
 
-// A userObject is a CUuserObject: something of the program's that graphs keep until none of them, nor the program, wants it any more.
-// Then the program's destructor runs, behind the work submitted so far.
+// A userObject is a CUuserObject: something of the program's that graphs keep until none of them, nor the program,
+// wants it any more. Then the program's destructor runs, behind the work submitted so far.
 type userObject struct {
 	handle, fn, user uint64
 	refs             uint64

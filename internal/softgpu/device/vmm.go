@@ -97,7 +97,8 @@ func (vm *vmm) mappingsIn(va, size uint64) (from, to int, ok bool) {
 
 func addressReserve(c *call) Status {
 	size, align, hint, flags := c.args[0], c.args[1], c.args[2], c.args[3]
-	if size == 0 || size%granularity != 0 || align&(align-1) != 0 || flags != 0 || len(c.p.reserved) >= maxReservations {
+	if size == 0 || size%granularity != 0 || align&(align-1) != 0 || flags != 0 ||
+		len(c.p.reserved) >= maxReservations {
 		return InvalidValue
 	}
 	align = max(align, granularity)
@@ -189,13 +190,15 @@ func memMap(c *call) Status {
 		return InvalidValue
 	}
 	i, found := slices.BinarySearchFunc(c.p.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
-	if found || i > 0 && c.p.mappings[i-1].va+c.p.mappings[i-1].size > va || i < len(c.p.mappings) && c.p.mappings[i].va < va+size {
+	if found || i > 0 && c.p.mappings[i-1].va+c.p.mappings[i-1].size > va ||
+		i < len(c.p.mappings) && c.p.mappings[i].va < va+size {
 		return InvalidValue
 	}
 	c.p.srv.hold(h.phys)
 	h.mappings++
 	c.p.serial++
-	c.p.mappings = slices.Insert(c.p.mappings, i, &mapping{va: va, size: size, off: off, phys: h.phys, handle: h, id: c.p.serial})
+	c.p.mappings = slices.Insert(c.p.mappings, i, &mapping{va: va, size: size, off: off, phys: h.phys, handle: h,
+		id: c.p.serial})
 	return Success
 }
 
