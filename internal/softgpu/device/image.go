@@ -16,7 +16,7 @@ import (
 )
 
 // imageVersion changes with every change to the types below.
-const imageVersion = 3
+const imageVersion = 4
 
 const imageMagic = "holdfast soft GPU process"
 
@@ -48,6 +48,7 @@ type processImage struct {
 	Mappings   []mappingImage
 	Hosts      []hostImage
 	Registered []span
+	Mirrors    []uint64 // where registered memory begins that the device has a mirror of
 	Pools      []poolImage
 	Default    []uint64
 	Current    []uint64
@@ -246,7 +247,7 @@ type imager struct {
 // returned by index.
 func (p *process) image() (*processImage, []*physical) {
 	m := &imager{p: p, phys: make(map[*physical]int), nodes: make(map[*node]int), img: &processImage{
-		Magic: imageMagic, Version: imageVersion, Initialised: p.initialised, Next: p.next, Serial: p.serial, Registered: p.registered,
+		Magic: imageMagic, Version: imageVersion, Initialised: p.initialised, Next: p.next, Serial: p.serial,
 	}}
 	m.contexts()
 	m.memory()
@@ -254,6 +255,7 @@ func (p *process) image() (*processImage, []*physical) {
 	m.code()
 	m.textures()
 	m.graphs()
+	m.registered()
 	return m.img, m.list
 }
 
@@ -550,12 +552,12 @@ func (p *process) readImage(r io.Reader) (err error) {
 	defer p.mu.Unlock()
 	m := &restorer{p: p, img: img}
 	defer m.release()
-	for _, step := range []func() error{m.contexts, m.memory, m.handles, m.work, m.code, m.textures, m.graphs, m.threads} {
+	for _, step := range []func() error{m.contexts, m.memory, m.handles, m.work, m.code, m.textures, m.graphs, m.threads, m.registered} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	p.initialised, p.next, p.serial, p.registered = img.Initialised, max(img.Next, firstHandle), img.Serial, img.Registered
+	p.initialised, p.next, p.serial = img.Initialised, max(img.Next, firstHandle), img.Serial
 	for h := range p.objects {
 		if h >= p.next {
 			return fmt.Errorf("handle %#x beyond the last: %w", h, errBadImage)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ type process struct {
 	reserved    []*reservation
 	mappings    []*mapping
 	hosts       map[uint64]*hostMemory // by id
-	registered  []span
+	registered  []*registration
 	defaultPool []*pool // by device
 	currentPool []*pool
 	peers       map[[2]int]bool
@@ -74,6 +75,9 @@ type process struct {
 	running   int // tasks that run at this moment
 	quiescing int // while positive, no task starts
 	zombies   []*allocation
+
+	mirrorMu sync.Mutex // of what mirrors hold; never taken with mu, nor mu with it
+	mirrors  atomic.Pointer[[]*registration]
 
 	printMu sync.Mutex
 	printed bytes.Buffer

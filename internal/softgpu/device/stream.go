@@ -121,7 +121,7 @@ func (p *process) drain(s *stream) {
 		if t.run != nil && !p.gone && (t.cx.sticky == Success || t.always) {
 			p.running++
 			p.mu.Unlock()
-			st := p.runTask(t)
+			st := p.mirrored(t)
 			p.mu.Lock()
 			p.running--
 			if st != Success && t.cx.sticky == Success {
