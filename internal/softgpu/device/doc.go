@@ -22,6 +22,7 @@
 //	vmm.go                      vmm: the address space, and what the program maps there itself
 //	memory.go, pool.go,         memory: what is allocated on devices, in pools and on the host; arrays; copies;
 //	array.go, copy.go           physical.go is the memory behind it, which belongs to the server
+//	registered.go               mirroring: memory of the program that it has registered
 //	work.go, stream.go,         work: contexts, streams, events, and tasks in their order
 //	context.go, capture.go
 //	launch.go, output.go        launches runs kernels, which print to output
@@ -37,6 +38,7 @@
 // server.mu (table of processes, physical memory) is innermost: no other lock is taken while
 // it is held. process.mu (work.mu) guards everything of one process; operations hold it except while they
 // wait. A stream's work runs without it. control.mu is taken without process.mu.
+// mirroring.mirrorMu is never taken with process.mu, nor process.mu with it.
 // Memory is unmapped only while none of the process's work runs (work.quiesce).
 //
 // Clients are hostile: every operation checks its arguments, a panic in an operation or

@@ -11,7 +11,7 @@ import (
 )
 
 // imageVersion changes with every change to the types below.
-const imageVersion = 3
+const imageVersion = 4
 
 const imageMagic = "holdfast soft GPU process"
 
@@ -43,6 +43,7 @@ type processImage struct {
 	Mappings   []mappingImage
 	Hosts      []hostImage
 	Registered []span
+	Mirrors    []uint64 // where registered memory begins that the device has a mirror of
 	Pools      []poolImage
 	Default    []uint64
 	Current    []uint64
@@ -75,7 +76,6 @@ type imager struct {
 func (p *process) image() (*processImage, []*physical) {
 	m := &imager{p: p, phys: make(map[*physical]int), nodes: make(map[*node]int), img: &processImage{
 		Magic: imageMagic, Version: imageVersion, Initialised: p.initialised, Next: p.next, Serial: p.serial,
-		Registered: p.registered,
 	}}
 	m.contexts()
 	m.memory()
@@ -83,6 +83,7 @@ func (p *process) image() (*processImage, []*physical) {
 	m.code()
 	m.textures()
 	m.graphs()
+	m.registered()
 	return m.img, m.list
 }
 
@@ -119,14 +120,13 @@ func (p *process) readImage(r io.Reader) (err error) {
 	m := &restorer{p: p, img: img}
 	defer m.release()
 	steps := []func() error{m.contexts, m.physicals, m.pools, m.allocations, m.heapAndReservations, m.handles,
-		m.mappings, m.hosts, m.work, m.code, m.textures, m.graphs, m.threads}
+		m.mappings, m.hosts, m.work, m.code, m.textures, m.graphs, m.threads, m.registered}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	p.initialised, p.next, p.serial, p.registered = img.Initialised, max(img.Next, firstHandle), img.Serial,
-		img.Registered
+	p.initialised, p.next, p.serial = img.Initialised, max(img.Next, firstHandle), img.Serial
 	for h := range p.objects {
 		if h >= p.next {
 			return fmt.Errorf("handle %#x beyond the last: %w", h, errBadImage)

@@ -15,7 +15,7 @@ type memory struct {
 	slabs       [][]*slab              // by device
 	heap        *allocation            // of device code; nil until a kernel may need it
 	hosts       map[uint64]*hostMemory // by id
-	registered  []span
+	registered  []*registration
 	defaultPool []*pool // by device
 	currentPool []*pool
 }
@@ -314,6 +314,9 @@ func (me *memory) rangeOf(va uint64) (base, size uint64, ok bool) {
 	if m := me.mappingAt(va); m != nil {
 		return m.va, m.size, true
 	}
+	if r := me.registration(va); r != nil {
+		return r.Lo, r.Hi - r.Lo, true
+	}
 	return 0, 0, false
 }
 
@@ -436,48 +439,28 @@ func hostFree(c *call) Status {
 }
 
 func hostDevicePointer(c *call) Status {
-	a := c.p.allocs.find(c.args[0])
-	if a == nil || a.host == nil {
-		if c.p.isRegistered(c.args[0]) {
-			return NotSupported
+	if r := c.p.registration(c.args[0]); r != nil {
+		if r.mem == nil {
+			if err := c.p.show(r); err != nil {
+				c.p.srv.log.Warn("registered memory", "pid", c.p.key.pid, "err", err)
+				return OutOfMemory
+			}
 		}
+		return c.ret(c.args[0])
+	}
+	if a := c.p.allocs.find(c.args[0]); a == nil || a.host == nil {
 		return InvalidValue
 	}
 	return c.ret(c.args[0])
 }
 
 func hostFlags(c *call) Status {
+	if c.p.registration(c.args[0]) != nil {
+		return c.ret(2)
+	}
 	a := c.p.allocs.find(c.args[0])
 	if a == nil || a.host == nil {
 		return InvalidValue
 	}
 	return c.ret(uint64(a.host.flags | 2)) // CU_MEMHOSTALLOC_DEVICEMAP holds with unified addressing
-}
-
-func hostRegister(c *call) Status {
-	lo, size := c.args[0], c.args[1]
-	if lo == 0 || size == 0 || lo+size < lo || len(c.p.registered) >= maxObjects {
-		return InvalidValue
-	}
-	for _, r := range c.p.registered {
-		if lo < r.Hi && r.Lo < lo+size {
-			return HostMemoryAlready
-		}
-	}
-	c.p.registered = append(c.p.registered, span{lo, lo + size})
-	return Success
-}
-
-func hostUnregister(c *call) Status {
-	for i, r := range c.p.registered {
-		if r.Lo == c.args[0] {
-			c.p.registered = slices.Delete(c.p.registered, i, i+1)
-			return Success
-		}
-	}
-	return HostMemoryNotRegistered
-}
-
-func (me *memory) isRegistered(va uint64) bool {
-	return slices.ContainsFunc(me.registered, func(r span) bool { return va >= r.Lo && va < r.Hi })
 }

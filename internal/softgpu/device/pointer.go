@@ -80,12 +80,19 @@ func (me *memory) pointerAttribute(attr uint32, ptr uint64) (value []byte, known
 		case 16:
 			v = uint64(m.access)
 		}
-	case me.isRegistered(ptr):
+	case me.registration(ptr) != nil:
+		r := me.registration(ptr)
 		switch attr {
 		case 2:
 			v = memoryHost
 		case 3, 4:
 			v = ptr
+		case 11, 19:
+			v = r.Lo
+		case 12, 18:
+			v = r.Hi - r.Lo
+		case 13:
+			v = 1
 		}
 	default:
 		if attr == 9 {

@@ -26,12 +26,13 @@ const (
 )
 
 // A process is the state of the driver in one client process. Its parts are types of their own, each with what stands
-// before it: owner and handles, vmm, memory, work, and what makes work of kernels, modules, textures and graphs.
+// before it: owner and handles, vmm, memory, mirroring, work, and what makes work of kernels, modules, textures and graphs.
 type process struct {
 	*owner
 	*handles
 	*vmm
 	*memory
+	*mirroring
 	*work
 	*output
 	launches
@@ -93,7 +94,8 @@ func (s *server) newProcess(key procKey, uid uint32) (*process, error) {
 	}
 	p.vmm = &vmm{owner: p.owner, handles: p.handles, space: space}
 	p.memory = &memory{vmm: p.vmm}
-	p.work = newWork(p.memory)
+	p.mirroring = &mirroring{memory: p.memory}
+	p.work = newWork(p.mirroring)
 	p.output = &output{owner: p.owner}
 	p.launches = launches{p.work, p.output}
 	p.modules, p.textures, p.graphs = modules{p.work}, textures{p.memory}, graphs{p.launches}

@@ -8,7 +8,7 @@ import (
 
 // work is what a process has submitted, and where: contexts, streams, tasks, captures.
 type work struct {
-	*memory
+	*mirroring
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when running or conns shrink, or quiescing ends
 	gone bool
@@ -23,8 +23,8 @@ type work struct {
 	zombies   []*allocation
 }
 
-func newWork(m *memory) *work {
-	w := &work{memory: m}
+func newWork(m *mirroring) *work {
+	w := &work{mirroring: m}
 	w.cond = sync.NewCond(&w.mu)
 	return w
 }
@@ -115,7 +115,7 @@ func (w *work) drain(s *stream) {
 		if t.run != nil && !w.gone && (t.cx.sticky == Success || t.always) {
 			w.running++
 			w.mu.Unlock()
-			st := w.runTask(t)
+			st := w.mirrored(t)
 			w.mu.Lock()
 			w.running--
 			if st != Success && t.cx.sticky == Success {
