@@ -8,10 +8,10 @@ import (
 	"holdfast/internal/softgpu/gpuwire"
 )
 
-// A registration is memory of the program's own that it has registered (cuMemHostRegister). Its pages stay the program's. Once the program
-// has asked for its device address, the device has a mirror of it there: before each piece of submitted work what the program has written
-// is copied into the mirror, and after it what the device has written is copied to the program. So what one of them writes while a piece
-// of work runs reaches the other at its end.
+// A registration is memory of the program's own that it has registered (cuMemHostRegister). Its pages stay the
+// program's. Once the program has asked for its device address, the device has a mirror of it there: before each piece
+// of submitted work what the program has written is copied into the mirror, and after it what the device has written
+// is copied to the program. So what one of them writes while a piece of work runs reaches the other at its end.
 type registration struct {
 	span
 	mem   []byte // the mirror, nil without one
@@ -118,7 +118,8 @@ func (p *process) mirrored(t *task) Status {
 	return st
 }
 
-// compare takes over what the program has written since it was last called and, with out, gives it what the device has written.
+// compare takes over what the program has written since it was last called and, with out, gives it what the device
+// has written.
 func (p *process) compare(out bool) {
 	list := p.mirrors.Load()
 	if list == nil || len(*list) == 0 {
@@ -170,8 +171,8 @@ func (p *process) comparePiece(va uint64, mem, known []byte, out bool) error {
 	return nil
 }
 
-// changedUntil is where a run of changes that begins at i ends. Gaps within it are written as the program had them a moment ago: a
-// message for each changed byte of an array of small numbers would take too long.
+// changedUntil is where a run of changes that begins at i ends. Gaps within it are written as the program had them a
+// moment ago: a message for each changed byte of an array of small numbers would take too long.
 func changedUntil(mem, known []byte, i int) int {
 	const gap = 16
 	end := i + 1
