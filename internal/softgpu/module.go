@@ -94,9 +94,12 @@ func Load(m *ptx.Module) (*Module, error) {
 	if m.AddressSize == 32 {
 		return nil, fmt.Errorf("%s: 32-bit addresses are not supported", m.File)
 	}
-	mod := &Module{file: m.File, version: m.Version, target: targetOf(m), funcs: map[string]*ptx.Func{},
-		codeIdx: map[string]int{}, vars: map[string]*ptx.Var{}, byName: map[string]int{}, byVar: map[*ptx.Var]int{},
-		taken: map[string]bool{}, progs: map[string]*programOrError{}}
+	mod := &Module{
+		file: m.File, version: m.Version, target: targetOf(m),
+		funcs: map[string]*ptx.Func{}, codeIdx: map[string]int{}, vars: map[string]*ptx.Var{},
+		byName: map[string]int{}, byVar: map[*ptx.Var]int{},
+		taken: map[string]bool{}, progs: map[string]*programOrError{},
+	}
 	for _, d := range m.Decls {
 		switch d := d.(type) {
 		case *ptx.Func:
@@ -347,7 +350,8 @@ func paramLayout(f *ptx.Func) (ps []Param, total uint32, err error) {
 }
 
 func (m *Module) describe(f *ptx.Func) KernelInfo {
-	k := KernelInfo{Name: f.Name, MaxThreads: maxThreads(f), MaxRegs: maxRegisters(f), ConstBytes: m.constants(), Target: m.target}
+	k := KernelInfo{Name: f.Name, MaxThreads: maxThreads(f), MaxRegs: maxRegisters(f)}
+	k.ConstBytes, k.Target = m.constants(), m.target
 	if k.MaxThreads == 0 {
 		k.MaxThreads = MaxBlockThreads
 	}

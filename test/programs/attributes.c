@@ -21,8 +21,9 @@ static char text[40000];
 static void add_kernel(const char *name, const char *directive)
 {
 	char *p = text + strlen(text), *end = text + sizeof text;
-	p += snprintf(p, (size_t)(end - p), ".visible .entry %s(.param .u64 p) %s\n{\n	.reg .b64 d; .reg .b32 %%r<150>; ld.param.u64 d, [p];\n", name,
-	              directive);
+	p += snprintf(p, (size_t)(end - p),
+	              ".visible .entry %s(.param .u64 p) %s\n{\n	.reg .b64 d; .reg .b32 %%r<150>; ld.param.u64 d, [p];\n",
+	              name, directive);
 	for (int i = 0; i < 150; i++)
 		p += snprintf(p, (size_t)(end - p), "	ld.volatile.global.u32 %%r%d, [d+%d];\n", i, 4 * i);
 	for (int i = 0; i < 150; i++)

@@ -1,5 +1,5 @@
-/* The primary context while it is not current, after it was reset, and after the last release: what still works, and which error
- * the rest has. All of it as a GPU's driver has it (580). */
+/* The primary context while it is not current, after it was reset, and after the last release: what still works, and
+ * which error the rest has. All of it as a GPU's driver has it (580). */
 #include "test.h"
 
 /* Some of everything, in the current context. */

@@ -530,7 +530,8 @@ func FuzzProcessImage(f *testing.F) {
 func (k *conn) limited(most uint64) uint64 {
 	k.c.t.Helper()
 	var text strings.Builder
-	text.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n.entry many(.param .u64 p)\n{ .reg .b64 d; .reg .b32 %r<60>; ld.param.u64 d, [p];\n")
+	text.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n.entry many(.param .u64 p)\n{\n")
+	text.WriteString(".reg .b64 d; .reg .b32 %r<60>; ld.param.u64 d, [p];\n")
 	for i := range 60 {
 		fmt.Fprintf(&text, "ld.global.u32 %%r%d, [d+%d];\n", i, 4*i)
 	}

@@ -105,7 +105,8 @@ func primaryReset(c *call) Status {
 	if cx == nil || !cx.active {
 		return Success
 	}
-	return c.destroyContext(cx) // those who retained it still release it, but it is there again only for who retains it anew
+	// Those who retained it still release it, but it is there again only for who retains it anew.
+	return c.destroyContext(cx)
 }
 
 func primarySetFlags(c *call) Status {

@@ -119,8 +119,10 @@ func (p *process) readImage(r io.Reader) (err error) {
 	defer p.mu.Unlock()
 	m := &restorer{p: p, img: img}
 	defer m.release()
-	steps := []func() error{m.contexts, m.physicals, m.pools, m.allocations, m.heapAndReservations, m.handles,
-		m.mappings, m.hosts, m.work, m.code, m.textures, m.graphs, m.threads, m.registered}
+	steps := []func() error{
+		m.contexts, m.physicals, m.pools, m.allocations, m.heapAndReservations, m.handles,
+		m.mappings, m.hosts, m.work, m.code, m.textures, m.graphs, m.threads, m.registered,
+	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err

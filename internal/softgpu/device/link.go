@@ -125,14 +125,16 @@ func linkComplete(c *call) Status {
 	return Success
 }
 
-// limitRegisters writes the limit of the link to the kernels that have none of their own: what is linked is loaded without options.
+// limitRegisters writes the limit of the link to the kernels that have none of their own: what is linked is loaded
+// without options.
 func (l *link) limitRegisters(m *ptx.Module) {
 	if l.limit <= 0 {
 		return
 	}
 	for _, d := range m.Decls {
 		f, ok := d.(*ptx.Func)
-		if !ok || !f.Entry || slices.ContainsFunc(f.Perf, func(p ptx.Directive) bool { return p.Name == ".maxnreg" }) {
+		limited := func(p ptx.Directive) bool { return p.Name == ".maxnreg" }
+		if !ok || !f.Entry || slices.ContainsFunc(f.Perf, limited) {
 			continue
 		}
 		most := strconv.Itoa(min(max(l.limit, minReportedRegs), maxReportedRegs))

@@ -105,7 +105,8 @@ func (s *server) translate(image []byte, limit int) (*code, Status, error) {
 	if err != nil {
 		return nil, InvalidPTX, err
 	}
-	cd := &code{sm: sm, limit: limit, kernels: make(map[string]softgpu.KernelInfo), globals: make(map[string]softgpu.Global)}
+	cd := &code{sm: sm, limit: limit}
+	cd.kernels, cd.globals = make(map[string]softgpu.KernelInfo), make(map[string]softgpu.Global)
 	for _, k := range sm.Kernels() {
 		if k.MaxRegs == 0 && limit > 0 {
 			k.MaxRegs = limit
@@ -167,7 +168,8 @@ func (c *call) load() (*code, []byte, Status) {
 	c.lock()
 	var infoLog, errorLog []byte
 	if most > 0 && most < minReportedRegs {
-		infoLog = fmt.Appendf(nil, "warning : adjusting per thread register count of %d to lower bound of %d", most, minReportedRegs)
+		const text = "warning : adjusting per thread register count of %d to lower bound of %d"
+		infoLog = fmt.Appendf(nil, text, most, minReportedRegs)
 	}
 	if err != nil {
 		c.p.srv.log.Warn("module refused", "pid", c.p.key.pid, "err", err)

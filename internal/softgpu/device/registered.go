@@ -12,8 +12,8 @@ import (
 
 // A registration is memory of the program's own that it has registered (cuMemHostRegister). Its pages stay the
 // program's. Once the program has asked for its device address, the device has a mirror of it there: before each piece
-// of submitted work what the program has written is copied into the mirror, and after it what the device has written is
-// copied to the program. So what one of them writes while a piece of work runs reaches the other at its end.
+// of submitted work what the program has written is copied into the mirror, and after it what the device has written
+// is copied to the program. So what one of them writes while a piece of work runs reaches the other at its end.
 type registration struct {
 	span
 	mem   []byte // the mirror, nil without one
@@ -127,8 +127,8 @@ func (w *work) mirrored(t *task) Status {
 	return st
 }
 
-// compare takes over what the program has written since it was last called and, with out, gives it what the device has
-// written.
+// compare takes over what the program has written since it was last called and, with out, gives it what the device
+// has written.
 func (mi *mirroring) compare(out bool) {
 	list := mi.mirrors.Load()
 	if list == nil || len(*list) == 0 {
