@@ -20,7 +20,7 @@ func chain(plan []*node) bool {
 func (p *process) runPlan(r *planRun, plan []*node) Status {
 	if p.srv.cfg.Deterministic || chain(plan) {
 		for _, n := range plan {
-			if st := p.runNode(r, n); st != Success {
+			if st := p.mirrored(func() Status { return p.runNode(r, n) }); st != Success {
 				return st
 			}
 		}

@@ -107,13 +107,10 @@ func (p *process) mirrorList() []*registration {
 	return nil
 }
 
-// mirrored runs a task between the copies into the mirrors and out of them. Called without p.mu.
-func (p *process) mirrored(t *task) Status {
-	if t.always { // only order
-		return p.runTask(t)
-	}
+// mirrored runs work between the copies into the mirrors and out of them. Called without p.mu.
+func (p *process) mirrored(work func() Status) Status {
 	p.compare(false)
-	st := p.runTask(t)
+	st := work()
 	p.compare(true) // also what a kernel wrote before its fault
 	return st
 }

@@ -121,7 +121,7 @@ func (p *process) drain(s *stream) {
 		if t.run != nil && !p.gone && (t.cx.sticky == Success || t.always) {
 			p.running++
 			p.mu.Unlock()
-			st := p.mirrored(t)
+			st := p.runTask(t)
 			p.mu.Lock()
 			p.running--
 			if st != Success && t.cx.sticky == Success {
@@ -149,7 +149,10 @@ func (p *process) runTask(t *task) (st Status) {
 			st = LaunchFailed
 		}
 	}()
-	return t.run()
+	if t.always { // order, or a graph, whose nodes do it
+		return t.run()
+	}
+	return p.mirrored(t.run)
 }
 
 // wait gives the process lock up until the tasks are done. It ends early, and
