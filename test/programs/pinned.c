@@ -3,6 +3,12 @@
 
 enum { WORDS = 1 << 20, BIG = 40 << 20 };
 
+static void look(void *p)
+{
+	uint32_t **at = p; /* where to, what at */
+	*at[0] = *at[1];
+}
+
 /* Kernels on memory of the program's own, which need not begin or end with a page. */
 static void registered(CUfunction f_inc, CUfunction f_copy, CUstream s, CUdeviceptr p)
 {
@@ -45,6 +51,20 @@ static void registered(CUfunction f_inc, CUfunction f_copy, CUstream s, CUdevice
 	CU(cuStreamSynchronize(s));
 	CU(cuMemcpyDtoH_v2(back, p, 4 * COUNT));
 	CHECK(memcmp(back, mine, 4 * COUNT) == 0);
+	CUgraph graph; /* and in a graph: what one node writes, the host sees in the next */
+	CUgraphExec exec;
+	uint32_t seen = 0;
+	CU(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	inc(f_inc, d, 10, s);
+	uint32_t *look_at[] = {&seen, mine + 7};
+	CU(cuLaunchHostFunc(s, look, look_at));
+	CU(cuStreamEndCapture(s, &graph));
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	mine[7] = 500;
+	CU(cuGraphLaunch(exec, s));
+	CU(cuStreamSynchronize(s));
+	CHECK(seen == 501 && mine[7] == 501);
+	mine[7] = 100;
 	for (int i = 0; i < BEFORE; i++)
 		CHECK(block[i] == 0 && block[BEFORE + 4 * COUNT + i] == 0);
 

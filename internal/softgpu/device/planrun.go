@@ -20,7 +20,7 @@ func chain(plan []*node) bool {
 func (gs graphs) runPlan(r *planRun, plan []*node) Status {
 	if gs.srv.cfg.Deterministic || chain(plan) {
 		for _, n := range plan {
-			if st := gs.runNode(r, n); st != Success {
+			if st := gs.mirrored(func() Status { return gs.runNode(r, n) }); st != Success {
 				return st
 			}
 		}

@@ -116,14 +116,11 @@ func (mi *mirroring) mirrorList() []*registration {
 	return nil
 }
 
-// mirrored runs a task between the copies into the mirrors and out of them. Called without p.mu.
-func (w *work) mirrored(t *task) Status {
-	if t.always { // only order
-		return w.runTask(t)
-	}
-	w.compare(false)
-	st := w.runTask(t)
-	w.compare(true) // also what a kernel wrote before its fault
+// mirrored runs work between the copies into the mirrors and out of them. Called without p.mu.
+func (mi *mirroring) mirrored(work func() Status) Status {
+	mi.compare(false)
+	st := work()
+	mi.compare(true) // also what a kernel wrote before its fault
 	return st
 }
 

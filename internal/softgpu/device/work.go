@@ -115,7 +115,7 @@ func (w *work) drain(s *stream) {
 		if t.run != nil && !w.gone && (t.cx.sticky == Success || t.always) {
 			w.running++
 			w.mu.Unlock()
-			st := w.mirrored(t)
+			st := w.runTask(t)
 			w.mu.Lock()
 			w.running--
 			if st != Success && t.cx.sticky == Success {
@@ -143,7 +143,10 @@ func (w *work) runTask(t *task) (st Status) {
 			st = LaunchFailed
 		}
 	}()
-	return t.run()
+	if t.always { // order, or a graph, whose nodes do it
+		return t.run()
+	}
+	return w.mirrored(t.run)
 }
 
 // quiesce runs f while no task of the process runs. p.mu is held before, during f,
