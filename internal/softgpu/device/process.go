@@ -26,7 +26,8 @@ const (
 )
 
 // A process is the state of the driver in one client process. Its parts are types of their own, each with what stands
-// before it: owner and handles, vmm, memory, mirroring, work, and what makes work of kernels, modules, textures and graphs.
+// before it: owner and handles, vmm, memory, mirroring, work, and what makes work of kernels, modules, textures and
+// graphs.
 type process struct {
 	*owner
 	*handles
