@@ -6,6 +6,7 @@
 # make soak    long fault injection: ROUNDS=5000 of each kind
 # make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./test/shim …'
 #              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
+# make peers   Numba's CUDA suite on the software GPU, compared with what is expected. MODULES=test_ipc for a part.
 # make install PREFIX=/usr/local
 #
 # demo and test install what they miss on a Debian-like machine (scripts/setup.sh).
@@ -48,7 +49,7 @@ VETTED := -vet=off
 # Packages that are pure enough for the race detector to be worth its time.
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
-.PHONY: build install demo test lint bench soak flake clean generate fuzz-smoke setup examples criu e2e race unit portable
+.PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit portable
 
 build: bin/holdfast
 
@@ -137,6 +138,14 @@ PKG ?= ./...
 # Failures and the table stay in build/flake. scripts/flake.sh has more options.
 flake: setup build examples criu
 	@GO='$(GO)' HOLDFAST_E2E=required bash scripts/flake.sh -n '$(N)' $(PKG)
+
+# Where other projects' suites are provided: some 500 MB, for all checkouts.
+PEERS   ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/holdfast-peers
+MODULES ?=
+
+peers: setup build
+	@sh scripts/peers.sh '$(PEERS)'
+	HOLDFAST_PEERS='$(PEERS)' HOLDFAST_PEERS_MODULES='$(MODULES)' $(GO) test -count=1 -v -timeout 2h ./test/peers
 
 clean:
 	rm -rf bin build libexec $(LIBS)

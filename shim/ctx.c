@@ -19,6 +19,10 @@ pthread_mutex_t hf_ctx_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hf_ctx *contexts;
 static size_t ncontexts, context_room;
 
+/* Primary contexts that have ended, by device: each keeps its handle, and may stay current. */
+enum { DEVICES = 64 };
+static void *ended[DEVICES];
+
 struct capture { void *stream; uint32_t tid; };
 static struct capture *captures;
 static size_t ncaptures, capture_room;
@@ -55,6 +59,8 @@ static void ctx_add(void *ctx, int device, bool primary)
 	size_t i = 0;
 	while (i < ncontexts && contexts[i].ctx != ctx)
 		i++;
+	if (primary && device >= 0 && device < DEVICES && ended[device] == ctx)
+		ended[device] = NULL;
 	if (i < ncontexts) {
 		contexts[i].primary |= primary;
 	} else if (grow(&contexts, ncontexts, &context_room, sizeof *contexts)) {
@@ -95,16 +101,20 @@ CUresult hf_current(void **ctx, int *device)
 		return r;
 	if (!*ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	bool known = false;
+	bool known = false, gone = false;
 	pthread_mutex_lock(&hf_ctx_lock);
 	for (size_t i = 0; i < ncontexts && !known; i++)
 		if (contexts[i].ctx == *ctx) {
 			*device = contexts[i].device;
 			known = true;
 		}
+	for (int i = 0; i < DEVICES && !known; i++)
+		gone |= ended[i] == *ctx;
 	pthread_mutex_unlock(&hf_ctx_lock);
 	if (known)
 		return CUDA_SUCCESS;
+	if (gone)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = real_cuCtxGetDevice(device);
 	if (r == CUDA_SUCCESS)
 		ctx_add(*ctx, *device, false);
@@ -303,6 +313,8 @@ static CUresult primary_left(CUresult r, int dev, bool reset)
 	for (size_t i = 0; i < ncontexts; i++)
 		if (contexts[i].primary && contexts[i].device == dev)
 			gone = contexts[i].ctx;
+	if (gone && dev >= 0 && dev < DEVICES)
+		ended[dev] = gone;
 	pthread_mutex_unlock(&hf_ctx_lock);
 	if (gone)
 		ctx_remove(gone);

@@ -64,6 +64,10 @@ EXPORT CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **va
 			forget(l);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	uint64_t limit = 0; /* of registers */
+	for (unsigned i = 0; i < n; i++)
+		if (options[i] == CU_JIT_MAX_REGISTERS)
+			limit = (uint32_t)PTR(values[i]);
 	l->n = n;
 	l->values = values;
 	if (n > 0) {
@@ -72,6 +76,7 @@ EXPORT CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **va
 	}
 	struct call c;
 	call_begin(&c, OP_cuLinkCreate);
+	arg(&c, limit);
 	CUresult r = call_send(&c);
 	l->state = (CUlinkState)(uintptr_t)out(&c, 0);
 	call_end(&c);

@@ -116,7 +116,8 @@ func halfVec(in *isa.Inst, scalar laneFunc) vecFunc {
 	if !ok || in.U != ptx.TypeNone {
 		return nil
 	}
-	op, ok := map[string]lanes.HalfOp{"add": lanes.HalfAdd, "sub": lanes.HalfSub, "mul": lanes.HalfMul, "fma": lanes.HalfFMA}[in.Op]
+	op, ok := map[string]lanes.HalfOp{"add": lanes.HalfAdd, "sub": lanes.HalfSub, "mul": lanes.HalfMul,
+		"fma": lanes.HalfFMA}[in.Op]
 	if !ok {
 		return nil
 	}
@@ -247,7 +248,8 @@ func testpFunc(in *isa.Inst) laneFunc {
 		case "notanumber":
 			return number.FromBool(exp == top && frac != 0)
 		case "normal":
-			return number.FromBool(exp != 0 && exp != top || exp == 0 && frac == 0) // zero is normal here: PTX ISA 9.7.3.2
+			// Zero is normal here: PTX ISA 9.7.3.2.
+			return number.FromBool(exp != 0 && exp != top || exp == 0 && frac == 0)
 		}
 		return number.FromBool(exp == 0 && frac != 0)
 	}

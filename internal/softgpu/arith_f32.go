@@ -47,8 +47,9 @@ func f32Func(in *isa.Inst) laneFunc {
 
 func flushBits(x uint64) uint64 { return number.Bits32(number.Flush32(number.F32(x))) }
 
-// flushTiny is what .ftz makes of r, the smallest normal number, to which a result below it may have been rounded up: a GPU flushes
-// what is below it when the result is rounded to 24 bits with an exponent that has no limit (H200, driver 580.159, measured).
+// flushTiny is what .ftz makes of r, the smallest normal number, to which a result below it may have been rounded up: a
+// GPU flushes what is below it when the result is rounded to 24 bits with an exponent that has no limit (H200, driver
+// 580.159, measured).
 func flushTiny(op string, f laneFunc, x, y, z, r uint64) uint64 {
 	scaled := func(x uint64) uint64 { return number.Bits32(number.F32(x) * 0x1p24) }
 	switch op {
@@ -70,7 +71,8 @@ func minMax32(in *isa.Inst) laneFunc {
 			return number.NaN32
 		}
 		if abs {
-			a, b = math.Float32frombits(math.Float32bits(a)&^(1<<31)), math.Float32frombits(math.Float32bits(b)&^(1<<31))
+			a, b = math.Float32frombits(math.Float32bits(a)&^(1<<31)),
+				math.Float32frombits(math.Float32bits(b)&^(1<<31))
 		}
 		d := number.Max32
 		if isMin {
@@ -85,17 +87,18 @@ func minMax32(in *isa.Inst) laneFunc {
 }
 
 // minMax3 is min and max of three, through a register between.
-func (l *lowering) minMax3(in *isa.Inst) {
+func (ar arithmetic) minMax3(in *isa.Inst) {
 	f := laneOp(in)
 	if f == nil {
-		l.fail(in.Src.Pos, "not implemented")
+		ar.fail(in.Src.Pos, "not implemented")
 	}
-	d := l.writeExact(in.Args[0].X, in.T)
+	d := ar.writeExact(in.Args[0].X, in.T)
 	var src [3]uint32
 	for i := range src {
-		src[i] = l.read(in.Args[i+1].X, in.T)
+		src[i] = ar.read(in.Args[i+1].X, in.T)
 	}
-	l.emit(inst{kind: kindLane, d: d, a: src[0], b: src[1], c: src[2], lane: func(a, b, c uint64) uint64 { return f(f(a, b, 0), c, 0) }})
+	ar.emit(inst{kind: kindLane, d: d, a: src[0], b: src[1], c: src[2],
+		lane: func(a, b, c uint64) uint64 { return f(f(a, b, 0), c, 0) }})
 }
 
 // mixedFunc is add, sub and fma of f32 with f16 or bf16 operands.

@@ -170,7 +170,8 @@ func atomicFunc(fn string, t ptx.Type, who owner, flush bool) atomFunc {
 		case ptx.F32:
 			if flush {
 				return exchange32(who, func(old, b, _ uint32) uint32 {
-					return math.Float32bits(number.Flush32(number.Canon32(number.Flush32(math.Float32frombits(old)) + number.Flush32(math.Float32frombits(b)))))
+					return math.Float32bits(number.Flush32(number.Canon32(number.Flush32(math.Float32frombits(old)) +
+						number.Flush32(math.Float32frombits(b)))))
 				})
 			}
 			return exchange32(who, func(old, b, _ uint32) uint32 {
@@ -256,39 +257,39 @@ type atomExec struct {
 	f     atomFunc
 }
 
-func (l *lowering) atomic(in *isa.Inst) {
+func (me memory) atomic(in *isa.Inst) {
 	op := &atomExec{size: uint64(isa.Bits(in.T)) / 8}
 	args := in.Args
 	if in.Op == "atom" {
 		if _, sink := args[0].X.(*ptx.Sink); !sink {
-			op.dst, _ = l.elements(in, args[0].X, true)
+			op.dst, _ = me.elements(in, args[0].X, true)
 		}
 		args = args[1:]
 	}
-	op.space = l.accessSpace(in, args[0].X)
+	op.space = me.accessSpace(in, args[0].X)
 	if in.T == ptx.B128 {
-		l.atomic128(in, op, args)
+		me.atomic128(in, op, args)
 		return
 	}
-	op.b, _ = l.elements(in, args[1].X, false)
+	op.b, _ = me.elements(in, args[1].X, false)
 	if in.Fn == "cas" {
-		op.c, _ = l.elements(in, args[2].X, false)
+		op.c, _ = me.elements(in, args[2].X, false)
 	}
 	who := everybody
 	if op.space == memShared {
 		who = thisBlock
 	}
 	if op.f = atomicFunc(in.Fn, in.T, who, op.space == memGlobal); op.f == nil {
-		l.fail(in.Src.Pos, "no atomic .%s of this type", in.Fn)
+		me.fail(in.Src.Pos, "no atomic .%s of this type", in.Fn)
 	}
 	x := inst{kind: kindPoll, x: op, exec: execAtom}
 	var wide bool
-	x.a, x.off, wide = l.address(args[0].X, op.space)
+	x.a, x.off, wide = me.address(args[0].X, op.space)
 	if wide {
 		x.wide = wideA
 	}
-	l.emit(x)
-	l.touches(op.space, op.size*uint64(len(op.b)), Read|Written)
+	me.emit(x)
+	me.touches(op.space, op.size*uint64(len(op.b)), Read|Written)
 }
 
 func execAtom(w *warp, in *inst, mask uint32) {
@@ -324,20 +325,20 @@ func execAtom(w *warp, in *inst, mask uint32) {
 }
 
 // atomic128 is exch and cas of 16 bytes: one at a time in a space.
-func (l *lowering) atomic128(in *isa.Inst, op *atomExec, args []isa.Arg) {
-	b := l.source(args[1].X, ptx.B128)
+func (me memory) atomic128(in *isa.Inst, op *atomExec, args []isa.Arg) {
+	b := me.source(args[1].X, ptx.B128)
 	c := b
 	if in.Fn == "cas" {
-		c = l.source(args[2].X, ptx.B128)
+		c = me.source(args[2].X, ptx.B128)
 	} else if in.Fn != "exch" {
-		l.fail(in.Src.Pos, "no atomic .%s of this type", in.Fn)
+		me.fail(in.Src.Pos, "no atomic .%s of this type", in.Fn)
 	}
 	if b.kind != slot128 || c.kind != slot128 {
-		l.fail(in.Src.Pos, "operands must be .b128")
+		me.fail(in.Src.Pos, "operands must be .b128")
 	}
 	x := inst{kind: kindPoll}
 	var wide bool
-	x.a, x.off, wide = l.address(args[0].X, op.space)
+	x.a, x.off, wide = me.address(args[0].X, op.space)
 	if wide {
 		x.wide = wideA
 	}
@@ -363,6 +364,6 @@ func (l *lowering) atomic128(in *isa.Inst, op *atomExec, args []isa.Arg) {
 			}
 		}
 	}
-	l.emit(x)
-	l.touches(op.space, 16, Read|Written)
+	me.emit(x)
+	me.touches(op.space, 16, Read|Written)
 }

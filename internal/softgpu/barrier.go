@@ -3,6 +3,9 @@ package softgpu
 import (
 	"fmt"
 	"math/bits"
+
+	"holdfast/internal/isa"
+	"holdfast/ptx"
 )
 
 const numBarriers = 16
@@ -45,11 +48,13 @@ func (w *warp) barrier(in *inst, mask uint32) {
 	if op.hasCount {
 		expected = int(w.r.v32(in.b)[lane])
 		if expected == 0 || expected%32 != 0 || expected > len(b.warps)*32 {
-			w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("thread count %d: want a multiple of 32 up to %d", expected, len(b.warps)*32))
+			w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("thread count %d: want a multiple of 32 up to %d",
+				expected, len(b.warps)*32))
 		}
 	}
 	if bar.arrived > 0 && bar.expected != expected {
-		w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("barrier %d was entered with count %d and with count %d", id, bar.expected, expected))
+		w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("barrier %d was entered with count %d and with count %d",
+			id, bar.expected, expected))
 	}
 	if bar.arrived == 0 {
 		*bar = barrier{expected: expected, and: true}
@@ -140,15 +145,39 @@ func (b *block) deadlock() {
 				if want == 0 {
 					want = b.live
 				}
-				w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("every thread of the block waits; barrier %d has %d of %d threads", g.bar, bar.arrived, want))
+				w.fault(FaultBarrier, in, lane, 0,
+					fmt.Sprintf("every thread of the block waits; barrier %d has %d of %d threads",
+						g.bar, bar.arrived, want))
 			}
 			if g.wait == waitCluster {
 				c := b.cluster
-				w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("every thread of the cluster waits; its barrier has %d of %d threads", c.arrived, c.live))
+				w.fault(FaultBarrier, in, lane, 0,
+					fmt.Sprintf("every thread of the cluster waits; its barrier has %d of %d threads",
+						c.arrived, c.live))
 			}
 			if g.wait == waitLanes {
-				w.fault(FaultBarrier, in, lane, 0, fmt.Sprintf("every thread of the block waits; lanes %#x wait here for lanes %#x", g.mask, g.need&^g.mask))
+				w.fault(FaultBarrier, in, lane, 0,
+					fmt.Sprintf("every thread of the block waits; lanes %#x wait here for lanes %#x",
+						g.mask, g.need&^g.mask))
 			}
 		}
 	}
+}
+
+func (ba barriers) barrier(in *isa.Inst) {
+	op := &barrierOp{mode: in.Mode, fn: in.Fn}
+	x := inst{kind: kindBarrier, x: op}
+	args := in.Args
+	if op.mode == "red" {
+		x.d = ba.writeExact(args[0].X, in.T)
+		last := args[len(args)-1].X
+		x.c = ba.read(last, ptx.Pred)
+		args = args[1 : len(args)-1]
+	}
+	x.a = ba.read(args[0].X, ptx.U32)
+	if len(args) > 1 {
+		op.hasCount = true
+		x.b = ba.read(args[1].X, ptx.U32)
+	}
+	ba.emit(x)
 }

@@ -56,7 +56,8 @@ func (l *launch) newBlock() *block {
 	}
 	files := make([]uint64, n*int(p.regBytes/8))
 	for i := range b.warps {
-		w := &warp{block: b, id: i, file: files[i*int(p.regBytes/8) : (i+1)*int(p.regBytes/8)], localSpan: span, frameLimit: limit}
+		w := &warp{block: b, id: i, file: files[i*int(p.regBytes/8) : (i+1)*int(p.regBytes/8)], localSpan: span,
+			frameLimit: limit}
 		w.r = regs{unsafe.Pointer(&w.file[0])}
 		w.groups = make([]group, 0, groupsPlace)
 		w.exist = fullMask

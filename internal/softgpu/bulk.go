@@ -3,6 +3,7 @@ package softgpu
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"holdfast/internal/isa"
@@ -14,25 +15,8 @@ import (
 // completion that an mbarrier is told about comes at once, and groups are
 // complete before anybody can wait for them.
 
-// An address operand, resolved.
-type addressOperand struct {
-	reg  uint32
-	off  uint64
-	wide bool
-}
-
-func (l *lowering) addressOperand(x ptx.Operand, sp memSpace) addressOperand {
-	var a addressOperand
-	a.reg, a.off, a.wide = l.address(x, sp)
-	return a
-}
-
-func (a addressOperand) at(w *warp, lane int) uint64 {
-	if a.wide {
-		return w.r.v64(a.reg)[lane] + a.off
-	}
-	return uint64(w.r.v32(a.reg)[lane] + uint32(a.off))
-}
+// copies translates what copies asynchronously on a GPU.
+type copies struct{ *operands }
 
 // region gives n bytes, up to a page, at addr in global or shared memory.
 func (w *warp) region(in *inst, sp memSpace, lane int, addr, n, align uint64, need uint8) []byte {
@@ -78,22 +62,22 @@ func targets(mask uint32, multicast bool, f func(set func(addr uint64) uint64)) 
 }
 
 // bulk is cp.async.bulk and cp.reduce.async.bulk.
-func (l *lowering) bulk(in *isa.Inst) {
+func (cp copies) bulk(in *isa.Inst) {
 	to, from := spaceOf(in.To), spaceOf(in.Space)
-	dst, src := l.addressOperand(in.Args[0].X, to), l.addressOperand(in.Args[1].X, from)
-	size := l.read(in.Args[2].X, ptx.U32)
+	dst, src := cp.addressOperand(in.Args[0].X, to), cp.addressOperand(in.Args[1].X, from)
+	size := cp.read(in.Args[2].X, ptx.U32)
 	var bar addressOperand
 	signals := to == memShared
 	if signals {
-		bar = l.addressOperand(in.Args[3].X, memShared)
+		bar = cp.addressOperand(in.Args[3].X, memShared)
 	}
 	multicast := in.Has(isa.Multicast)
-	mask16 := l.constBits(0, slot32)
+	mask16 := cp.constBits(0, slot32)
 	if multicast {
-		mask16 = l.read(in.Args[4].X, ptx.B16)
+		mask16 = cp.read(in.Args[4].X, ptx.B16)
 	}
-	reduce := l.reduction(in)
-	l.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
+	reduce := cp.reduction(in)
+	cp.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			n := uint64(w.r.v32(size)[i])
@@ -121,13 +105,13 @@ func (l *lowering) bulk(in *isa.Inst) {
 }
 
 // reduction is the operation of cp.reduce on bytes, element after element; nil = a plain copy.
-func (l *lowering) reduction(in *isa.Inst) func(dst, src []byte) {
+func (cp copies) reduction(in *isa.Inst) func(dst, src []byte) {
 	if in.Fn == "" {
 		return nil
 	}
 	f := atomicFunc(in.Fn, in.T, everybody, false)
 	if f == nil {
-		l.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
+		cp.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
 	}
 	return func(dst, src []byte) { reduceBytes(f, uint64(isa.Bits(in.T)), dst, src) }
 }
@@ -168,15 +152,15 @@ func (t TensorType) ptx(fn string) ptx.Type {
 }
 
 // tensorAddress resolves [map, {c0, c1…}].
-func (l *lowering) tensorAddress(in *isa.Inst, x ptx.Operand) (m addressOperand, coords []uint32) {
+func (cp copies) tensorAddress(in *isa.Inst, x ptx.Operand) (m addressOperand, coords []uint32) {
 	a, ok := x.(*ptx.Addr)
 	n := int(in.Num[0] - '0')
 	if !ok || len(a.Coords) != 1 {
-		l.fail(in.Src.Pos, "tensor address %s", operandText(x))
+		cp.fail(in.Src.Pos, "tensor address %s", operandText(x))
 	}
 	plain := *a
 	plain.Coords = nil
-	return l.addressOperand(&plain, memGlobal), l.registers(a.Coords[0], ptx.S32, n, false)
+	return cp.addressOperand(&plain, memGlobal), cp.registers(a.Coords[0], ptx.S32, n, false)
 }
 
 // tensorMap reads the tensor map at addr, which may lie in global, constant or
@@ -296,7 +280,8 @@ func (m *TensorMap) nextPlace(at *[5]int64) {
 	at[last]++
 }
 
-// fill is what an element outside the tensor reads as. Its NaN is 0x7ff7 in each 16 bits (H200, driver 580.159, measured in F32).
+// fill is what an element outside the tensor reads as. Its NaN is 0x7ff7 in each 16 bits (H200, driver 580.159,
+// measured in F32).
 func (m *TensorMap) fill() uint64 {
 	if !m.FillNaN {
 		return 0
@@ -313,7 +298,7 @@ func (m *TensorMap) fill() uint64 {
 }
 
 // bulkTensor is cp.async.bulk.tensor and cp.reduce.async.bulk.tensor.
-func (l *lowering) bulkTensor(in *isa.Inst) {
+func (cp copies) bulkTensor(in *isa.Inst) {
 	load := in.To != "global"
 	multicast := in.Has(isa.Multicast)
 	rank, fn := int(in.Num[0]-'0'), in.Fn
@@ -322,23 +307,23 @@ func (l *lowering) bulkTensor(in *isa.Inst) {
 	if load {
 		mapArg, sharedArg = sharedArg, mapArg
 	}
-	tm, coords := l.tensorAddress(in, mapArg)
-	shared := l.addressOperand(sharedArg, memShared)
+	tm, coords := cp.tensorAddress(in, mapArg)
+	shared := cp.addressOperand(sharedArg, memShared)
 	var bar addressOperand
 	var offsets []uint32
-	mask16 := l.constBits(0, slot32)
+	mask16 := cp.constBits(0, slot32)
 	if load {
-		bar = l.addressOperand(in.Args[2].X, memShared)
+		bar = cp.addressOperand(in.Args[2].X, memShared)
 		rest := in.Args[3:]
 		if in.Mode == "im2col" {
-			offsets = l.registers(rest[0].X, ptx.U16, rank-2, false)
+			offsets = cp.registers(rest[0].X, ptx.U16, rank-2, false)
 			rest = rest[1:]
 		}
 		if multicast {
-			mask16 = l.read(rest[0].X, ptx.B16)
+			mask16 = cp.read(rest[0].X, ptx.B16)
 		}
 	}
-	l.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
+	cp.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			t := w.tensorMap(in, i, tm.at(w, i), rank)
@@ -395,8 +380,10 @@ func (w *warp) loadTensor(in *inst, lane int, t *TensorMap, box tensorBox, share
 func (w *warp) storeTensor(in *inst, lane int, t *TensorMap, box tensorBox, shared uint64, fn string) {
 	total, size := t.boxBytes(), t.Type.Size()
 	for i := range t.Rank {
-		if !t.Im2col && box.start[i] < 0 { // a box to be written may end outside, not begin there (H200: illegal instruction)
-			w.fault(FaultUnsupported, in, lane, shared, fmt.Sprintf("a tensor is written from coordinate %d of dimension %d on", box.start[i], i))
+		// A box to be written may end outside, not begin there (H200: illegal instruction).
+		if !t.Im2col && box.start[i] < 0 {
+			w.fault(FaultUnsupported, in, lane, shared,
+				fmt.Sprintf("a tensor is written from coordinate %d of dimension %d on", box.start[i], i))
 		}
 	}
 	src := w.region(in, memShared, lane, shared, total, 128, pageReadOnly)
@@ -436,12 +423,12 @@ func (w *warp) storeTensor(in *inst, lane int, t *TensorMap, box tensorBox, shar
 }
 
 // storeAsync is st.async and red.async: to another block's shared memory, whose mbarrier is told.
-func (l *lowering) storeAsync(in *isa.Inst) {
-	regs, t := l.elements(in, in.Args[1].X, false)
+func (cp copies) storeAsync(in *isa.Inst) {
+	regs, t := cp.elements(in, in.Args[1].X, false)
 	// Without a state space the addresses are generic, and must be of shared memory.
 	offset := func(x ptx.Operand) func(w *warp, lane int) uint64 {
-		sp := l.accessSpace(in, x)
-		a := l.addressOperand(x, sp)
+		sp := cp.accessSpace(in, x)
+		a := cp.addressOperand(x, sp)
 		if sp == memGlobal {
 			return func(w *warp, lane int) uint64 { return a.at(w, lane) - sharedWindow }
 		}
@@ -453,10 +440,10 @@ func (l *lowering) storeAsync(in *isa.Inst) {
 	var f atomFunc
 	if in.Fn != "" {
 		if f = atomicFunc(in.Fn, t, everybody, false); f == nil {
-			l.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
+			cp.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
 		}
 	}
-	l.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
+	cp.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			p := w.pointer(in, memShared, i, dst(w, i), n, pageWritable)
@@ -474,12 +461,12 @@ func (l *lowering) storeAsync(in *isa.Inst) {
 }
 
 // storeBulk is st.bulk: zeros.
-func (l *lowering) storeBulk(in *isa.Inst) {
-	sp := l.accessSpace(in, in.Args[0].X)
-	dst := l.addressOperand(in.Args[0].X, sp)
-	size := l.read(in.Args[1].X, ptx.B64)
+func (cp copies) storeBulk(in *isa.Inst) {
+	sp := cp.accessSpace(in, in.Args[0].X)
+	dst := cp.addressOperand(in.Args[0].X, sp)
+	size := cp.read(in.Args[1].X, ptx.B64)
 	generic := sp == memGlobal
-	l.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
+	cp.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			addr := dst.at(w, i)
@@ -493,4 +480,42 @@ func (l *lowering) storeBulk(in *isa.Inst) {
 			clear(w.region(in, memShared, i, addr, n, 8, pageWritable))
 		}
 	}})
+}
+
+// cpAsync copies at once. Waiting for it later then waits for nothing.
+func (cp copies) cpAsync(in *isa.Inst) {
+	size, ok := in.Args[2].X.(*ptx.Imm)
+	if !ok || size.Bits != 4 && size.Bits != 8 && size.Bits != 16 {
+		cp.fail(in.Src.Pos, "copy size %s", operandText(in.Args[2].X))
+	}
+	n := size.Bits
+	x := inst{kind: kindExec}
+	var dw, sw bool
+	var dOff, sOff uint64
+	var dReg, sReg uint32
+	dReg, dOff, dw = cp.address(in.Args[0].X, memShared)
+	sReg, sOff, sw = cp.address(in.Args[1].X, memGlobal)
+	srcSize := cp.constBits(n, slot32)
+	policies := 0
+	if slices.Contains(in.Src.Mods, "L2::cache_hint") {
+		policies = 1 // the last operand
+	}
+	if len(in.Args) > 3+policies {
+		srcSize = cp.read(in.Args[3].X, ptx.U32)
+	}
+	x.exec = func(w *warp, in *inst, mask uint32) {
+		for m := mask; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m)
+			da := w.r.get(dReg, i, dw) + dOff
+			sa := w.r.get(sReg, i, sw) + sOff
+			dst := unsafe.Slice((*byte)(w.pointer(in, memShared, i, da, n, pageWritable)), n)
+			k := min(uint64(w.r.v32(srcSize)[i]), n)
+			if k > 0 {
+				w.observe(i, sa, k, Read)
+				copy(dst, unsafe.Slice((*byte)(w.pointer(in, memGlobal, i, sa, n, pageReadOnly)), k))
+			}
+			clear(dst[k:])
+		}
+	}
+	cp.emit(x)
 }

@@ -9,13 +9,13 @@ import (
 
 // carry translates the extended-precision instructions; the carry flag is a
 // predicate of the register file.
-func (l *lowering) carry(in *isa.Inst) {
+func (ar arithmetic) carry(in *isa.Inst) {
 	n := uint(isa.Bits(in.T))
 	op := in.Op
 	var off [4]uint32
-	off[0] = l.writeExact(in.Args[0].X, in.T)
+	off[0] = ar.writeExact(in.Args[0].X, in.T)
 	for i := 1; i < len(in.Args); i++ {
-		off[i] = l.read(in.Args[i].X, in.T)
+		off[i] = ar.read(in.Args[i].X, in.T)
 	}
 	wide := n == 64
 	setCC := in.Has(isa.CC)
@@ -31,7 +31,7 @@ func (l *lowering) carry(in *isa.Inst) {
 	if op == "subc" {
 		borrow = 1
 	}
-	l.emit(inst{kind: kindExec, d: off[0], a: off[1], b: off[2], c: off[3], exec: func(w *warp, in *inst, mask uint32) {
+	exec := func(w *warp, in *inst, mask uint32) {
 		cc := w.r.p(regCC)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
@@ -66,5 +66,6 @@ func (l *lowering) carry(in *isa.Inst) {
 				*cc = *cc&^(1<<i) | uint32(out)<<i
 			}
 		}
-	}})
+	}
+	ar.emit(inst{kind: kindExec, d: off[0], a: off[1], b: off[2], c: off[3], exec: exec})
 }

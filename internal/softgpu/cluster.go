@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"strconv"
 
-	"holdfast/internal/isa"
 	"holdfast/ptx"
 )
 
@@ -154,7 +153,8 @@ func (w *warp) clusterBarrier(in *inst, mask uint32) {
 	c := w.block.cluster
 	if !in.x.(*clusterOp).wait {
 		if twice := mask & (w.clusterIn | w.clusterPast); twice != 0 {
-			w.fault(FaultBarrier, in, bits.TrailingZeros32(twice), 0, "barrier.cluster.arrive twice without barrier.cluster.wait")
+			w.fault(FaultBarrier, in, bits.TrailingZeros32(twice), 0,
+				"barrier.cluster.arrive twice without barrier.cluster.wait")
 		}
 		w.clusterIn |= mask
 		c.arrived += bits.OnesCount32(mask)
@@ -217,51 +217,4 @@ func (b *block) peer(addr uint64) (*block, uint64) {
 		return nil, 0
 	}
 	return b.cluster.blocks[rank], addr & offsetMask
-}
-
-// mapa gives the address of a shared variable in another block of the cluster.
-func (l *lowering) mapa(in *isa.Inst) {
-	wide := in.T == ptx.U64
-	generic := in.Space == ""
-	d := l.writeExact(in.Args[0].X, in.T)
-	a := l.read(in.Args[1].X, in.T)
-	rank := l.read(in.Args[2].X, ptx.U32)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
-		for m := mask; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros32(m)
-			x := w.r.get(a, i, wide)
-			if generic {
-				x -= sharedWindow
-			}
-			x &= offsetMask
-			if r := w.r.v32(rank)[i]; r != w.block.rank {
-				x |= uint64(r+1) << rankShift
-			}
-			if generic {
-				x += sharedWindow
-			}
-			w.r.put(d, i, wide, x)
-		}
-	}})
-}
-
-func (l *lowering) getctarank(in *isa.Inst) {
-	wide := in.T == ptx.U64
-	generic := in.Space == ""
-	d := l.writeExact(in.Args[0].X, ptx.U32)
-	a := l.read(in.Args[1].X, in.T)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
-		for m := mask; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros32(m)
-			x := w.r.get(a, i, wide)
-			if generic && wide { // 32 bits are those within the window
-				x -= sharedWindow
-			}
-			r := uint32(x >> rankShift)
-			if r == 0 {
-				r = w.block.rank + 1
-			}
-			w.r.v32(d)[i] = r - 1
-		}
-	}})
 }

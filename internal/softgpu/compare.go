@@ -21,8 +21,9 @@ func setFunc(in *isa.Inst) laneFunc {
 	if f == nil {
 		return nil
 	}
-	yes := map[ptx.Type]uint64{ptx.U32: 0xffffffff, ptx.S32: 0xffffffff, ptx.F32: 0x3f800000, ptx.F16: number.F16One, ptx.BF16: number.BF16One,
-		ptx.U16: 0xffff, ptx.S16: 0xffff, ptx.F16x2: number.F16One, ptx.BF16x2: number.BF16One}[in.T]
+	yes := map[ptx.Type]uint64{ptx.U32: 0xffffffff, ptx.S32: 0xffffffff, ptx.F32: 0x3f800000, ptx.F16: number.F16One,
+		ptx.BF16: number.BF16One, ptx.U16: 0xffff, ptx.S16: 0xffff,
+		ptx.F16x2: number.F16One, ptx.BF16x2: number.BF16One}[in.T]
 	combine := func(x bool, c uint64) bool {
 		p := c&1 != 0
 		switch in.Bool {

@@ -16,7 +16,7 @@ import (
 )
 
 // operands writes operands for a spelling of a form.
-func operands(f *isa.Form, spelling string) string {
+func operandsOf(f *isa.Form, spelling string) string {
 	types := f.TypesOf(spelling)
 	vec := 1
 	for _, m := range strings.Split(spelling, ".") {
@@ -263,10 +263,10 @@ func TestTableCoverage(t *testing.T) {
 		}
 		for _, sp := range f.Spellings() {
 			total++
-			src := header + ".visible .entry k()\n{\n\t.reg .pred %p<9>;\n\t.reg .b16 %h<99>;\n\t.reg .b32 %r<99>;\n\t.reg .b64 %rd<99>;\n\t.reg .b128 %q<99>;\n\tTS: .branchtargets L;\n\t" + sp + " " + operands(f, sp) + ";\nL:\n\tret;\n}\n"
+			src := header + ".visible .entry k()\n{\n\t.reg .pred %p<9>;\n\t.reg .b16 %h<99>;\n\t.reg .b32 %r<99>;\n\t.reg .b64 %rd<99>;\n\t.reg .b128 %q<99>;\n\tTS: .branchtargets L;\n\t" + sp + " " + operandsOf(f, sp) + ";\nL:\n\tret;\n}\n"
 			m, err := ptx.Parse("c.ptx", []byte(src))
 			if err != nil {
-				t.Errorf("%s %s: does not parse: %v", sp, operands(f, sp), err)
+				t.Errorf("%s %s: does not parse: %v", sp, operandsOf(f, sp), err)
 				continue
 			}
 			printed := ptx.Format(m)
@@ -280,7 +280,7 @@ func TestTableCoverage(t *testing.T) {
 					err = ir.Analyse(fn, true)
 				}
 				if err != nil {
-					t.Errorf("%s %s: not analysed: %v", sp, operands(f, sp), err)
+					t.Errorf("%s %s: not analysed: %v", sp, operandsOf(f, sp), err)
 				}
 			}
 			mod, err := Load(m)

@@ -60,12 +60,14 @@ func cvtPackedFunc(in *isa.Inst) laneFunc {
 		f, _ := number.SmallFormat(in.T)
 		if in.U == ptx.F32 {
 			return func(a, b, _ uint64) uint64 {
-				return uint64(f.Round(clamp(float64(number.F32(a)))))<<8 | uint64(f.Round(clamp(float64(number.F32(b)))))
+				return uint64(f.Round(clamp(float64(number.F32(a)))))<<8 |
+					uint64(f.Round(clamp(float64(number.F32(b)))))
 			}
 		}
 		t := half(in.U)
 		return func(a, _, _ uint64) uint64 {
-			return uint64(f.Round(clamp(number.HalfValue(a>>16&0xffff, t))))<<8 | uint64(f.Round(clamp(number.HalfValue(a&0xffff, t))))
+			return uint64(f.Round(clamp(number.HalfValue(a>>16&0xffff, t))))<<8 |
+				uint64(f.Round(clamp(number.HalfValue(a&0xffff, t))))
 		}
 	}
 	return nil

@@ -10,8 +10,9 @@
 // A kernel and the functions it may reach become one array of inst. A virtual
 // register is a vector of 32 lanes in the register file of a warp: 32-bit
 // lanes for types up to 32 bits, 64-bit lanes for the wider ones, one bit a lane for
-// predicates; a vector register of PTX is a register for each component. Constants and special registers are vectors too, filled when a
-// warp is set up, so that an operand is always an offset into the file.
+// predicates; a vector register of PTX is a register for each component. Constants
+// and special registers are vectors too, filled when a warp is set up, so that an
+// operand is always an offset into the file.
 // Most instructions work on all 32 lanes, as a loop or with vector instructions
 // (package lanes); where only some lanes are active the result goes to a scratch
 // vector whose active lanes are then copied.
@@ -86,7 +87,12 @@
 //	device/    the driver API over this package; gpuwire/ is its protocol
 //
 //	module.go, program.go                a module and what its kernels become
-//	lower*.go, regalloc.go, call.go      translation: operands and names, instructions, memory, warps, calls
+//	lower.go                             translation: functions, statements, which family an instruction belongs to
+//	lower_layout.go, regalloc.go         where registers, parameters, constants and shared variables lie
+//	lower_names.go, lower_graph.go       what a name stands for; the functions that a kernel may reach
+//	lower_operand*.go                    operands become places in the register file, and code is appended
+//	lower_{arith,move,mem,...}.go        families of instructions; the others stand with what executes them
+//	call.go                              calls, and the parameters that they copy
 //	arith*.go, cvt*.go, compare.go,      what an instruction computes: the operation in the table, or a function
 //	f16.go, video.go, carry.go           made of package number
 //	inst.go, warp.go, block.go,          execution: the loop over instructions, groups of lanes, warps, blocks,

@@ -48,7 +48,8 @@ func halfFunc(in *isa.Inst, t ptx.Type) laneFunc {
 		return func(a, b, c uint64) uint64 {
 			x := f(number.HalfValue(pre(a), t), number.HalfValue(pre(b), t), number.HalfValue(pre(c), t))
 			h := number.RoundHalf(x, t, number.Nearest)
-			if ftz && t == ptx.F16 && h&0x7fff == 0x400 && number.RoundSmall(math.Abs(x)*0x1p16, 5, 10, number.Nearest) < 0x4400 {
+			if ftz && t == ptx.F16 && h&0x7fff == 0x400 &&
+				number.RoundSmall(math.Abs(x)*0x1p16, 5, 10, number.Nearest) < 0x4400 {
 				h &= 0x8000 // subnormal when the exponent has no limit: see flushTiny
 			}
 			return finish(h)
@@ -66,8 +67,8 @@ func halfFunc(in *isa.Inst, t ptx.Type) laneFunc {
 		if !oob {
 			return f
 		}
-		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0, with either sign. (0x7fff
-		// and 0xffff are none: H200, driver 580.159, measured.)
+		// .oob: an operand that is the out-of-bounds NaN, which a tensor copy fills in, makes the result 0, with either
+		// sign. (0x7fff and 0xffff are none: H200, driver 580.159, measured.)
 		return func(a, b, c uint64) uint64 {
 			if a&0x7fff == number.FillNaN || b&0x7fff == number.FillNaN {
 				return 0

@@ -87,7 +87,8 @@ func (f *Fault) Error() string {
 		fmt.Fprintf(&b, ": %s", f.Inst)
 	}
 	if f.began {
-		fmt.Fprintf(&b, ": block (%d,%d,%d) thread (%d,%d,%d)", f.Block[0], f.Block[1], f.Block[2], f.Thread[0], f.Thread[1], f.Thread[2])
+		fmt.Fprintf(&b, ": block (%d,%d,%d) thread (%d,%d,%d)",
+			f.Block[0], f.Block[1], f.Block[2], f.Thread[0], f.Thread[1], f.Thread[2])
 	}
 	return b.String()
 }

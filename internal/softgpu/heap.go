@@ -59,7 +59,8 @@ func (s *Space) RestoreHeap(base, size uint64, used []Range) error {
 	h := &heap{used: map[uint64]uint64{}}
 	at := base
 	for _, r := range used {
-		if r.Addr < at || r.Len == 0 || r.Addr%heapAlign != 0 || r.Len%heapAlign != 0 || r.Addr-base > size || r.Len > size-(r.Addr-base) {
+		if r.Addr < at || r.Len == 0 || r.Addr%heapAlign != 0 || r.Len%heapAlign != 0 || r.Addr-base > size ||
+			r.Len > size-(r.Addr-base) {
 			return &AddressError{r.Addr, fmt.Sprintf("%#x bytes given out of the heap", r.Len)}
 		}
 		if r.Addr > at {

@@ -73,13 +73,15 @@ func (m *Image) Check() error {
 		return fmt.Errorf("image: channel format %#x is not supported", uint8(m.Format))
 	case m.Channels != 1 && m.Channels != 2 && m.Channels != 4:
 		return fmt.Errorf("image: %d channels", m.Channels)
-	case m.Width == 0 || m.Linear && m.Width > MaxImageLinear || !m.Linear && m.Width > MaxImageWidth || m.Height > MaxImageWidth ||
-		m.Depth > MaxImageDepth || m.Layers > MaxImageDepth:
+	case m.Width == 0 || m.Linear && m.Width > MaxImageLinear || !m.Linear && m.Width > MaxImageWidth ||
+		m.Height > MaxImageWidth || m.Depth > MaxImageDepth || m.Layers > MaxImageDepth:
 		return fmt.Errorf("image: %d×%d×%d texels, %d layers", m.Width, m.Height, m.Depth, m.Layers)
 	case m.Depth > 0 && (m.Height == 0 || m.Layers > 0), m.Linear && (m.Height > 0 || m.Depth > 0 || m.Layers > 0):
-		return fmt.Errorf("image: dimensions %d×%d×%d with %d layers do not go together", m.Width, m.Height, m.Depth, m.Layers)
+		return fmt.Errorf("image: dimensions %d×%d×%d with %d layers do not go together",
+			m.Width, m.Height, m.Depth, m.Layers)
 	case m.Address%n != 0 || m.Pitch%n != 0 || m.Slice%n != 0:
-		return fmt.Errorf("image at %#x, pitch %d, slice %d: not multiples of the %d bytes of a texel", m.Address, m.Pitch, m.Slice, n)
+		return fmt.Errorf("image at %#x, pitch %d, slice %d: not multiples of the %d bytes of a texel",
+			m.Address, m.Pitch, m.Slice, n)
 	case m.Height > 1 && m.Pitch < uint64(m.Width)*n:
 		return fmt.Errorf("image: pitch %d is less than a row of %d texels", m.Pitch, m.Width)
 	case m.Pitch >= 1<<32 || m.Slice >= 1<<40:
@@ -229,7 +231,7 @@ func (g geometry) String() string {
 }
 
 // geometryOf reads a .geom modifier; multi-sampled images are not supported.
-func (l *lowering) geometryOf(in *isa.Inst) geometry {
+func (tx textures) geometryOf(in *isa.Inst) geometry {
 	g := geometry{array: in.Shape[0] == 'a'}
 	switch in.Shape {
 	case "1d", "a1d":
@@ -241,7 +243,7 @@ func (l *lowering) geometryOf(in *isa.Inst) geometry {
 	case "cube", "acube":
 		g.dims, g.cube = 2, true
 	default:
-		l.fail(in.Src.Pos, ".%s is not supported", in.Shape)
+		tx.fail(in.Src.Pos, ".%s is not supported", in.Shape)
 	}
 	return g
 }
@@ -263,21 +265,22 @@ func (g geometry) fits(m *Image) bool {
 
 // coordinates resolves [handle, {coordinates}]. A vector may be longer than the geometry needs: the ISA
 // rounds three up to four.
-func (l *lowering) coordinates(in *isa.Inst, x ptx.Operand, g geometry, t ptx.Type) (handle addressOperand, layer uint32, at []uint32) {
+func (tx textures) coordinates(in *isa.Inst, x ptx.Operand, g geometry, t ptx.Type,
+) (handle addressOperand, layer uint32, at []uint32) {
 	a, ok := x.(*ptx.Addr)
 	if !ok || len(a.Coords) == 0 {
-		l.fail(in.Src.Pos, "address %s", operandText(x))
+		tx.fail(in.Src.Pos, "address %s", operandText(x))
 	}
 	if len(a.Coords) > 1 {
-		l.fail(in.Src.Pos, "a separate sampler (.target texmode_independent) is not supported")
+		tx.fail(in.Src.Pos, "a separate sampler (.target texmode_independent) is not supported")
 	}
-	handle = l.handle(a)
+	handle = tx.handle(a)
 	list := []ptx.Operand{a.Coords[0]}
 	if v, ok := a.Coords[0].(*ptx.Vector); ok {
 		list = v.Elems
 	}
 	if g.array {
-		layer = l.read(list[0], ptx.U32)
+		layer = tx.read(list[0], ptx.U32)
 		list = list[1:]
 	}
 	n := g.dims
@@ -285,25 +288,25 @@ func (l *lowering) coordinates(in *isa.Inst, x ptx.Operand, g geometry, t ptx.Ty
 		n = 3 // a direction
 	}
 	if len(list) < n {
-		l.fail(in.Src.Pos, "%d coordinates", len(list))
+		tx.fail(in.Src.Pos, "%d coordinates", len(list))
 	}
 	for _, c := range list[:n] {
-		at = append(at, l.read(c, t))
+		at = append(at, tx.read(c, t))
 	}
 	return handle, layer, at
 }
 
 // handle resolves what names a texture or surface: a register that holds a handle, a variable whose address
 // is one, or a parameter of the kernel.
-func (l *lowering) handle(a *ptx.Addr) addressOperand {
+func (tx textures) handle(a *ptx.Addr) addressOperand {
 	plain := *a
 	plain.Coords = nil
-	if e, off := l.paramRef(l.in, &plain); e != nil && e.kind == entKernelParam {
-		d := l.reg(ptx.U64)
-		l.loadParam(l.in, e, off, []place{placeAt(d.off, slot64)}, ptx.B64)
+	if e, off := tx.paramRef(tx.in, &plain); e != nil && e.kind == entKernelParam {
+		d := tx.reg(ptx.U64)
+		memory(tx).loadParam(tx.in, e, off, []place{placeAt(d.off, slot64)}, ptx.B64)
 		return addressOperand{reg: d.off, wide: true}
 	}
-	return l.addressOperand(&plain, memGlobal)
+	return tx.addressOperand(&plain, memGlobal)
 }
 
 // texelAt gives the address of a texel; the coordinates are inside.

@@ -87,7 +87,8 @@ func (in *Instance) Launch(kernel string, cfg LaunchConfig) (Stats, error) {
 		}
 		return Stats{}, f
 	}
-	l := &launch{prog: prog, in: in, cfg: cfg, space: in.space, start: time.Now(), gridID: in.launches.Add(1), code: prog.code}
+	l := &launch{prog: prog, in: in, cfg: cfg, space: in.space, start: time.Now(), gridID: in.launches.Add(1),
+		code: prog.code}
 	if err := l.check(); err != nil {
 		return Stats{}, fmt.Errorf("kernel %s: %w", kernel, err)
 	}
@@ -180,10 +181,12 @@ func (l *launch) work() {
 			if !ok {
 				if re, isMem := x.(interface{ Addr() uintptr }); isMem {
 					// Memory went away under the launch.
-					f = &Fault{Kind: FaultUnmapped, Kernel: l.prog.name, Addr: l.space.deviceAddress(re.Addr()), Detail: "memory was unmapped during the launch"}
+					f = &Fault{Kind: FaultUnmapped, Kernel: l.prog.name, Addr: l.space.deviceAddress(re.Addr()),
+						Detail: "memory was unmapped during the launch"}
 				} else {
 					// One program's launch must not end the device for all others.
-					f = &Fault{Kind: FaultInternal, Kernel: l.prog.name, Detail: fmt.Sprintf("%v\n%s", x, debug.Stack())}
+					f = &Fault{Kind: FaultInternal, Kernel: l.prog.name,
+						Detail: fmt.Sprintf("%v\n%s", x, debug.Stack())}
 				}
 				if cur != nil && cur.running != nil {
 					f.Block = cur.running.idx
@@ -201,7 +204,8 @@ func (l *launch) work() {
 	for !l.stop.Load() {
 		// One that gave way lets a new one start, as far as there is place.
 		cur = nil
-		if limit == 0 || len(resident) < limit && (l.schedule == nil || len(resident) == 0 || l.schedule.rand.IntN(2) == 0) {
+		if limit == 0 || len(resident) < limit &&
+			(l.schedule == nil || len(resident) == 0 || l.schedule.rand.IntN(2) == 0) {
 			if i := l.next.Add(1) - 1; i < l.clusters {
 				if n := len(free); n > 0 {
 					cur, free = free[n-1], free[:n-1]

@@ -5,60 +5,63 @@ import (
 	"holdfast/ptx"
 )
 
-func (l *lowering) call(in *isa.Inst) {
+// calls translates call: what goes in, what comes out.
+type calls struct{ *operands }
+
+func (ca calls) call(in *isa.Inst) {
 	c := in.Src.Call
 	pos := in.Src.Pos
 	if c == nil {
-		l.fail(pos, "call without operands")
+		ca.fail(pos, "call without operands")
 	}
 	ref, ok := c.Callee.(*ptx.Ref)
 	if !ok {
-		l.fail(pos, "callee %s", operandText(c.Callee))
+		ca.fail(pos, "callee %s", operandText(c.Callee))
 	}
 	site := &callSite{}
 	x := inst{kind: kindCall, x: site}
 	var params, rets []*ptx.Var
-	if e := l.lookup(ref.Name); e != nil && e.kind == entReg {
-		p := l.source(ref, ptx.U64)
+	if e := ca.lookup(ref.Name); e != nil && e.kind == entReg {
+		p := ca.source(ref, ptx.U64)
 		x.a = p.off
 		if p.wide() {
 			x.wide = wideA
 		}
-		l.hasIndirect[l.fn] = true
-		for _, name := range l.m.order {
-			if f := l.m.funcs[name]; l.m.taken[name] && !f.Entry {
-				l.function(f)
+		ca.graph.hasIndirect[ca.fn] = true
+		for _, name := range ca.m.order {
+			if f := ca.m.funcs[name]; ca.m.taken[name] && !f.Entry {
+				ca.graph.function(f)
 			}
 		}
-		params, rets = l.signature(c.Proto)
+		params, rets = ca.signature(c.Proto)
 	} else {
-		f := l.m.funcs[ref.Name]
+		f := ca.m.funcs[ref.Name]
 		if f == nil {
-			l.fail(pos, "%s is not declared", ref.Name)
+			ca.fail(pos, "%s is not declared", ref.Name)
 		}
 		if f.Entry {
-			l.fail(pos, "call of kernel %s", f.Name)
+			ca.fail(pos, "call of kernel %s", f.Name)
 		}
-		site.callee = l.function(f)
-		l.edges[l.fn] = append(l.edges[l.fn], site.callee)
+		site.callee = ca.graph.function(f)
+		ca.graph.edges[ca.fn] = append(ca.graph.edges[ca.fn], site.callee)
 		params, rets = f.Params, f.Ret
 	}
 	for k, o := range c.Params {
-		site.in = append(site.in, l.argument(o, nth(params, k), false))
+		site.in = append(site.in, ca.argument(o, nth(params, k), false))
 	}
 	for k, o := range c.Ret {
-		site.out = append(site.out, l.argument(o, nth(rets, k), true))
+		site.out = append(site.out, ca.argument(o, nth(rets, k), true))
 	}
 	if f := site.callee; f != nil && f.native == nil {
 		if len(f.params) != len(site.in) || len(f.rets) != len(site.out) {
-			l.fail(pos, "call of %s with %d parameters and %d results, it has %d and %d",
+			ca.fail(pos, "call of %s with %d parameters and %d results, it has %d and %d",
 				f.name, len(site.in), len(site.out), len(f.params), len(f.rets))
 		}
 		if why := site.misfit(f); why != "" {
-			l.fail(pos, "%s", why)
+			ca.fail(pos, "%s", why)
 		}
 	}
-	l.emit(x)
+	ca.emit(x)
 }
 
 // nth is a parameter of what is called; nil = it is not known.
@@ -70,8 +73,8 @@ func nth(list []*ptx.Var, k int) *ptx.Var {
 }
 
 // signature is what a prototype or a list of targets says of an indirect call.
-func (l *lowering) signature(name string) (params, rets []*ptx.Var) {
-	e := l.lookup(name)
+func (ca calls) signature(name string) (params, rets []*ptx.Var) {
+	e := ca.lookup(name)
 	if e == nil {
 		return nil, nil
 	}
@@ -79,7 +82,7 @@ func (l *lowering) signature(name string) (params, rets []*ptx.Var) {
 		return e.proto.Params, e.proto.Ret
 	}
 	if len(e.labels) > 0 {
-		if f := l.m.funcs[e.labels[0]]; f != nil {
+		if f := ca.m.funcs[e.labels[0]]; f != nil {
 			return f.Params, f.Ret
 		}
 	}
@@ -87,9 +90,9 @@ func (l *lowering) signature(name string) (params, rets []*ptx.Var) {
 }
 
 // argument resolves an argument, or a result, for parameter v of what is called.
-func (l *lowering) argument(o ptx.Operand, v *ptx.Var, result bool) paramOperand {
+func (ca calls) argument(o ptx.Operand, v *ptx.Var, result bool) paramOperand {
 	if r, ok := o.(*ptx.Ref); ok {
-		if e := l.lookup(r.Name); e != nil && e.kind == entParam {
+		if e := ca.lookup(r.Name); e != nil && e.kind == entParam {
 			return paramOperand{area: e.area}
 		}
 	}
@@ -104,11 +107,11 @@ func (l *lowering) argument(o ptx.Operand, v *ptx.Var, result bool) paramOperand
 	}
 	resolve := func(x ptx.Operand) place {
 		if result {
-			return l.write(x, t)
+			return ca.write(x, t)
 		}
-		return l.source(x, t)
+		return ca.source(x, t)
 	}
-	o = l.spread(o)
+	o = ca.spread(o)
 	list, vector := []ptx.Operand{o}, false
 	if x, ok := o.(*ptx.Vector); ok {
 		list, vector = x.Elems, true
@@ -116,16 +119,16 @@ func (l *lowering) argument(o ptx.Operand, v *ptx.Var, result bool) paramOperand
 		return paramOperand{isReg: true, reg: p.off, wide: p.wide()}
 	}
 	if v == nil || vector && v.Vec != len(list) || len(v.Dims) > 0 {
-		l.fail(l.in.Src.Pos, "operand %s does not fit the parameter", operandText(o))
+		ca.fail(ca.in.Src.Pos, "operand %s does not fit the parameter", operandText(o))
 	}
 	op := paramOperand{}
 	for _, x := range list {
 		p := resolve(x)
 		if p.kind != slotFor(t) {
-			l.fail(l.in.Src.Pos, "operand %s has the wrong width for .%s", operandText(x), isa.TypeName(t))
+			ca.fail(ca.in.Src.Pos, "operand %s has the wrong width for .%s", operandText(x), isa.TypeName(t))
 		}
 		if _, register := x.(*ptx.Ref); p.kind == slot128 && !register {
-			l.fail(l.in.Src.Pos, "operand %s for a parameter of 128 bits", operandText(x))
+			ca.fail(ca.in.Src.Pos, "operand %s for a parameter of 128 bits", operandText(x))
 		}
 		op.parts = append(op.parts, p.parts(uint32(elemSize(t)))...)
 	}

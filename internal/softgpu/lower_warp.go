@@ -8,123 +8,145 @@ import (
 	"holdfast/ptx"
 )
 
+// collectives translates what lanes of a warp do together.
+type collectives struct{ *operands }
+
 // collective translates shfl, vote, match, redux, elect, activemask and bar.warp.sync.
-func (l *lowering) collective(in *isa.Inst) {
+func (co collectives) collective(in *isa.Inst) {
 	args := in.Args
-	x := inst{kind: kindSync, x: &syncOp{}}
-	full := func() uint32 { return l.constBits(uint64(fullMask), slot32) }
-	// Members of the forms without .sync are the lanes that are here.
-	unsynced := func() { x.kind = kindExec }
+	x := &inst{kind: kindSync, x: &syncOp{}}
 	switch in.Op {
 	case "bar.warp":
 		x.x = &syncOp{meetAnywhere: true}
-		x.e = l.read(args[0].X, ptx.U32)
+		x.e = co.read(args[0].X, ptx.U32)
 		x.exec = func(*warp, *inst, uint32) {}
 	case "activemask":
-		unsynced()
-		x.d = l.writeExact(args[0].X, ptx.B32)
+		unsynced(x)
+		x.d = co.writeExact(args[0].X, ptx.B32)
 		x.exec = func(w *warp, in *inst, mask uint32) { spread32(w, in.d, mask, mask) }
 	case "vote", "vote.sync":
-		if in.Op == "vote" {
-			unsynced()
-			x.e = full()
-		} else {
-			x.e = l.read(args[2].X, ptx.U32)
-		}
-		x.a = l.read(args[1].X, ptx.Pred)
-		if in.Fn == "ballot" {
-			x.d = l.writeExact(args[0].X, ptx.B32)
-			x.exec = func(w *warp, in *inst, mask uint32) { spread32(w, in.d, *w.r.p(in.a)&mask, mask) }
-			break
-		}
-		x.d = l.writeExact(args[0].X, ptx.Pred)
-		fn := in.Fn
-		x.exec = func(w *warp, in *inst, mask uint32) {
-			p := *w.r.p(in.a) & mask
-			yes := p == mask
-			switch fn {
-			case "any":
-				yes = p != 0
-			case "uni":
-				yes = p == mask || p == 0
-			}
-			d := w.r.p(in.d)
-			*d &^= mask
-			if yes {
-				*d |= mask
-			}
-		}
+		co.vote(in, x)
 	case "match":
-		x.e = l.read(args[2].X, ptx.U32)
-		x.a = l.read(args[1].X, in.T)
-		wide := in.T == ptx.B64
-		var p uint32 = regSinkP
-		dst := args[0].X
-		if pair, ok := dst.(*ptx.Pair); ok {
-			p = l.writeExact(pair.B, ptx.Pred)
-			dst = pair.A
-		}
-		x.d = l.writeExact(dst, ptx.B32)
-		all := in.Fn == "all"
-		x.exec = func(w *warp, in *inst, mask uint32) {
-			var same [32]uint32
-			for m := mask; m != 0; m &= m - 1 {
-				i := bits.TrailingZeros32(m)
-				v := w.r.get(in.a, i, wide)
-				for k := mask; k != 0; k &= k - 1 {
-					if j := bits.TrailingZeros32(k); w.r.get(in.a, j, wide) == v {
-						same[i] |= 1 << j
-					}
-				}
-			}
-			d, q := w.r.v32(in.d), w.r.p(p)
-			for m := mask; m != 0; m &= m - 1 {
-				i := bits.TrailingZeros32(m)
-				if !all {
-					d[i] = same[i]
-					continue
-				}
-				d[i] = 0
-				*q &^= 1 << i
-				if same[i] == mask {
-					d[i] = mask
-					*q |= 1 << i
-				}
-			}
-		}
+		co.match(in, x)
 	case "redux":
-		x.e = l.read(args[2].X, ptx.U32)
-		x.a = l.read(args[1].X, in.T)
-		x.d = l.writeExact(args[0].X, in.T)
-		f := reduxFunc(in)
-		x.exec = func(w *warp, in *inst, mask uint32) {
-			a := w.r.v32(in.a)
-			r := a[bits.TrailingZeros32(mask)]
-			for m := mask & (mask - 1); m != 0; m &= m - 1 {
-				r = f(r, a[bits.TrailingZeros32(m)])
-			}
-			spread32(w, in.d, r, mask)
-		}
+		co.redux(in, x)
 	case "elect":
-		x.e = l.read(args[1].X, ptx.U32)
-		dst := args[0].X
-		var p uint32 = regSinkP
-		if pair, ok := dst.(*ptx.Pair); ok {
-			p = l.writeExact(pair.B, ptx.Pred)
-			dst = pair.A
-		}
-		x.d = l.writeExact(dst, ptx.B32)
-		x.exec = func(w *warp, in *inst, mask uint32) {
-			lead := mask & -mask
-			spread32(w, in.d, uint32(bits.TrailingZeros32(mask)), mask)
-			q := w.r.p(p)
-			*q = *q&^mask | lead
-		}
+		co.elect(in, x)
 	case "shfl", "shfl.sync":
-		l.shuffle(in, x)
+		co.shuffle(in, x)
+	}
+	co.emit(*x)
+}
+
+// unsynced makes the lanes that are here the members, as in the forms without .sync.
+func unsynced(x *inst) { x.kind = kindExec }
+
+func (co collectives) vote(in *isa.Inst, x *inst) {
+	args := in.Args
+	if in.Op == "vote" {
+		unsynced(x)
+		x.e = co.constBits(uint64(fullMask), slot32)
+	} else {
+		x.e = co.read(args[2].X, ptx.U32)
+	}
+	x.a = co.read(args[1].X, ptx.Pred)
+	if in.Fn == "ballot" {
+		x.d = co.writeExact(args[0].X, ptx.B32)
+		x.exec = func(w *warp, in *inst, mask uint32) { spread32(w, in.d, *w.r.p(in.a)&mask, mask) }
 		return
 	}
-	l.emit(x)
+	x.d = co.writeExact(args[0].X, ptx.Pred)
+	fn := in.Fn
+	x.exec = func(w *warp, in *inst, mask uint32) {
+		p := *w.r.p(in.a) & mask
+		yes := p == mask
+		switch fn {
+		case "any":
+			yes = p != 0
+		case "uni":
+			yes = p == mask || p == 0
+		}
+		d := w.r.p(in.d)
+		*d &^= mask
+		if yes {
+			*d |= mask
+		}
+	}
+}
+
+func (co collectives) match(in *isa.Inst, x *inst) {
+	args := in.Args
+	x.e = co.read(args[2].X, ptx.U32)
+	x.a = co.read(args[1].X, in.T)
+	wide := in.T == ptx.B64
+	var p uint32 = regSinkP
+	dst := args[0].X
+	if pair, ok := dst.(*ptx.Pair); ok {
+		p = co.writeExact(pair.B, ptx.Pred)
+		dst = pair.A
+	}
+	x.d = co.writeExact(dst, ptx.B32)
+	all := in.Fn == "all"
+	x.exec = func(w *warp, in *inst, mask uint32) {
+		var same [32]uint32
+		for m := mask; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m)
+			v := w.r.get(in.a, i, wide)
+			for k := mask; k != 0; k &= k - 1 {
+				if j := bits.TrailingZeros32(k); w.r.get(in.a, j, wide) == v {
+					same[i] |= 1 << j
+				}
+			}
+		}
+		d, q := w.r.v32(in.d), w.r.p(p)
+		for m := mask; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m)
+			if !all {
+				d[i] = same[i]
+				continue
+			}
+			d[i] = 0
+			*q &^= 1 << i
+			if same[i] == mask {
+				d[i] = mask
+				*q |= 1 << i
+			}
+		}
+	}
+}
+
+func (co collectives) redux(in *isa.Inst, x *inst) {
+	args := in.Args
+	x.e = co.read(args[2].X, ptx.U32)
+	x.a = co.read(args[1].X, in.T)
+	x.d = co.writeExact(args[0].X, in.T)
+	f := reduxFunc(in)
+	x.exec = func(w *warp, in *inst, mask uint32) {
+		a := w.r.v32(in.a)
+		r := a[bits.TrailingZeros32(mask)]
+		for m := mask & (mask - 1); m != 0; m &= m - 1 {
+			r = f(r, a[bits.TrailingZeros32(m)])
+		}
+		spread32(w, in.d, r, mask)
+	}
+}
+
+func (co collectives) elect(in *isa.Inst, x *inst) {
+	args := in.Args
+	x.e = co.read(args[1].X, ptx.U32)
+	dst := args[0].X
+	var p uint32 = regSinkP
+	if pair, ok := dst.(*ptx.Pair); ok {
+		p = co.writeExact(pair.B, ptx.Pred)
+		dst = pair.A
+	}
+	x.d = co.writeExact(dst, ptx.B32)
+	x.exec = func(w *warp, in *inst, mask uint32) {
+		lead := mask & -mask
+		spread32(w, in.d, uint32(bits.TrailingZeros32(mask)), mask)
+		q := w.r.p(p)
+		*q = *q&^mask | lead
+	}
 }
 
 func spread32(w *warp, off, v, mask uint32) {
@@ -208,20 +230,20 @@ func (op *shuffleOp) source(i int, b, c uint32) (int32, bool) {
 	return j & 31, in
 }
 
-func (l *lowering) shuffle(in *isa.Inst, x inst) {
+func (co collectives) shuffle(in *isa.Inst, x *inst) {
 	op := &shuffleOp{mode: in.Mode, p: regSinkP, synch: in.Op == "shfl.sync"}
 	args := in.Args
 	dst := args[0].X
 	if pair, ok := dst.(*ptx.Pair); ok {
-		op.p = l.writeExact(pair.B, ptx.Pred)
+		op.p = co.writeExact(pair.B, ptx.Pred)
 		dst = pair.A
 	}
-	x.d = l.writeExact(dst, ptx.B32)
-	x.a, x.b, x.c = l.read(args[1].X, ptx.B32), l.read(args[2].X, ptx.U32), l.read(args[3].X, ptx.U32)
+	x.d = co.writeExact(dst, ptx.B32)
+	x.a, x.b, x.c = co.read(args[1].X, ptx.B32), co.read(args[2].X, ptx.U32), co.read(args[3].X, ptx.U32)
 	if op.synch {
-		x.e = l.read(args[4].X, ptx.U32)
+		x.e = co.read(args[4].X, ptx.U32)
 	} else {
-		x.kind = kindExec
+		unsynced(x)
 	}
 	b, okB := args[2].X.(*ptx.Imm)
 	c, okC := args[3].X.(*ptx.Imm)
@@ -234,7 +256,6 @@ func (l *lowering) shuffle(in *isa.Inst, x inst) {
 	}
 	x.x = nil
 	x.exec = func(w *warp, in *inst, mask uint32) { execShuffle(w, in, op, mask) }
-	l.emit(x)
 }
 
 // execShuffle gives 0 where the source lane does not take part: PTX leaves that open (H200, driver 580.159, measured).

@@ -19,6 +19,9 @@ import (
 // exact, and wrap or saturate at the end. A NaN is the canonical one. Of tf32 operands the low 13 bits are
 // ignored.
 
+// matrices translates the tensor instructions.
+type matrices struct{ *operands }
+
 // maxMatrix is the size of the largest operand: 64 rows of A and 256 columns of
 // B of wgmma go 16 rows and 8 columns at a time; A of m16n8k64, B of m8n32k16.
 const maxMatrix = 16 * 64
@@ -156,11 +159,14 @@ func decoderOf(t ptx.Type) *decoder {
 	case ptx.F64:
 		return &decoder{per: 1, bits: 64, float: math.Float64frombits}
 	case ptx.F32:
-		return &decoder{per: 1, bits: 32, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x))) }}
+		return &decoder{per: 1, bits: 32,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x))) }}
 	case ptx.TF32:
-		return &decoder{per: 1, bits: 32, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) &^ 0x1fff)) }}
+		return &decoder{per: 1, bits: 32,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) &^ 0x1fff)) }}
 	case ptx.BF16:
-		return &decoder{per: 2, bits: 16, float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }}
+		return &decoder{per: 2, bits: 16,
+			float: func(x uint64) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }}
 	case ptx.F16:
 		return &decoder{per: 2, bits: 16, float: f16Value}
 	case ptx.E4M3, ptx.E5M2:
@@ -241,48 +247,23 @@ func shapeOf(s string) (m, n, k int) {
 	return m, n, k
 }
 
-// registers resolves a vector operand, or one register, of n registers.
-func (l *lowering) registers(x ptx.Operand, t ptx.Type, n int, write bool) []uint32 {
-	list := []ptx.Operand{x}
-	if v, ok := x.(*ptx.Vector); ok {
-		list = v.Elems
-	}
-	if len(list) != n {
-		l.fail(l.in.Src.Pos, "operand %s: %d registers, want %d", operandText(x), len(list), n)
-	}
-	regs := make([]uint32, n)
-	for i, e := range list {
-		if write {
-			regs[i] = l.writeExact(e, t)
-		} else {
-			regs[i] = l.read(e, t)
-		}
-	}
-	return regs
-}
-
-// warpWide emits an instruction that all lanes of a warp execute together.
-func (l *lowering) warpWide(f execFunc) {
-	l.emit(inst{kind: kindSync, e: l.constBits(uint64(fullMask), slot32), exec: f})
-}
-
-func (l *lowering) tensor(in *isa.Inst) {
+func (mx matrices) tensor(in *isa.Inst) {
 	switch in.Op {
 	case "mma", "mma.sp", "mma.sp::ordered_metadata":
-		l.mma(in)
+		mx.mma(in)
 	case "wmma.mma":
-		l.wmma(in)
+		mx.wmma(in)
 	case "wmma.load.a", "wmma.load.b", "wmma.load.c", "wmma.store.d":
-		l.wmmaMemory(in)
+		mx.wmmaMemory(in)
 	case "ldmatrix", "stmatrix":
-		l.matrixMemory(in)
+		mx.matrixMemory(in)
 	case "movmatrix":
-		l.movmatrix(in)
+		mx.movmatrix(in)
 	case "wgmma.mma_async", "wgmma.mma_async.sp":
-		l.wgmma(in)
+		mx.wgmma(in)
 	case "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group":
 		// Products are done when they are issued.
 	default:
-		l.fail(in.Src.Pos, "not implemented")
+		mx.fail(in.Src.Pos, "not implemented")
 	}
 }

@@ -16,6 +16,9 @@ import (
 // soon as somebody has announced it.
 type mbarrier uint64
 
+// barriers translates what waits for other warps: bar, barrier and mbarrier.
+type barriers struct{ *operands }
+
 const (
 	mbarCount = 1<<20 - 1
 	mbarTx    = 1<<21 - 1
@@ -31,7 +34,8 @@ func (b mbarrier) tx() int32        { return int32(uint32(b>>40)&mbarTx<<11) >> 
 func (b mbarrier) phase() uint32    { return uint32(b >> 61 & 1) }
 
 func pack(pending, expected uint32, tx int32, phase uint32) mbarrier {
-	return mbarrier(uint64(pending&mbarCount) | uint64(expected&mbarCount)<<20 | uint64(uint32(tx)&mbarTx)<<40 | uint64(phase&1)<<61)
+	return mbarrier(uint64(pending&mbarCount) | uint64(expected&mbarCount)<<20 | uint64(uint32(tx)&mbarTx)<<40 |
+		uint64(phase&1)<<61)
 }
 
 // step takes arrivals and changes the transaction count; a phase that is complete by that ends.
@@ -54,11 +58,11 @@ func (w *warp) completeTx(in *inst, lane int, addr, n uint64) {
 	*b = b.step(0, 0, -int32(n))
 }
 
-func (l *lowering) mbarrier(in *isa.Inst) {
+func (ba barriers) mbarrier(in *isa.Inst) {
 	args := in.Args
 	if in.Op == "mbarrier.pending_count" {
-		d, a := l.writeExact(args[0].X, ptx.U32), l.read(args[1].X, ptx.B64)
-		l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
+		d, a := ba.writeExact(args[0].X, ptx.U32), ba.read(args[1].X, ptx.B64)
+		ba.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
 			for m := mask; m != 0; m &= m - 1 {
 				i := bits.TrailingZeros32(m)
 				w.r.v32(d)[i] = mbarrier(w.r.v64(a)[i]).pending()
@@ -69,20 +73,20 @@ func (l *lowering) mbarrier(in *isa.Inst) {
 	d := uint32(regSink)
 	if args[0].Spec.Role == isa.Dst {
 		t := args[0].Type
-		d = l.writeExact(args[0].X, t)
+		d = ba.writeExact(args[0].X, t)
 		args = args[1:]
 	}
-	sp := l.accessSpace(in, args[0].X)
+	sp := ba.accessSpace(in, args[0].X)
 	x := inst{kind: kindPoll, d: d}
 	var wide bool
-	x.a, x.off, wide = l.address(args[0].X, sp)
+	x.a, x.off, wide = ba.address(args[0].X, sp)
 	if wide {
 		x.wide = wideA
 	}
-	one := l.constBits(1, slot32)
+	one := ba.constBits(1, slot32)
 	count := one
 	if len(args) > 1 && args[1].Type != ptx.B64 {
-		count = l.read(args[1].X, ptx.U32)
+		count = ba.read(args[1].X, ptx.U32)
 	}
 	each := func(f func(w *warp, in *inst, lane int, b *mbarrier)) {
 		x.exec = func(w *warp, in *inst, mask uint32) {
@@ -91,7 +95,7 @@ func (l *lowering) mbarrier(in *isa.Inst) {
 				f(w, in, i, w.mbarrierAt(in, sp, i, w.address(in, i)))
 			}
 		}
-		l.emit(x)
+		ba.emit(x)
 	}
 	// update steps the object; the register gets its state before.
 	update := func(f func(b mbarrier, n uint32) mbarrier) {
@@ -134,21 +138,22 @@ func (l *lowering) mbarrier(in *isa.Inst) {
 			each(func(*warp, *inst, int, *mbarrier) {})
 		}
 	default:
-		l.mbarrierWait(in, x, args, each)
+		ba.mbarrierWait(in, x, args, each)
 	}
 }
 
 // mbarrierWait is test_wait and try_wait, which differ only in how long they
 // may take. Both tell whether a phase has ended; the warp gives way if it has not.
-func (l *lowering) mbarrierWait(in *isa.Inst, x inst, args []isa.Arg, each func(func(w *warp, in *inst, lane int, b *mbarrier))) {
+func (ba barriers) mbarrierWait(in *isa.Inst, x inst, args []isa.Arg,
+	each func(func(w *warp, in *inst, lane int, b *mbarrier))) {
 	parity := in.Op == "mbarrier.test_wait.parity" || in.Op == "mbarrier.try_wait.parity"
 	var state uint32
 	if parity {
-		state = l.read(args[1].X, ptx.U32)
+		state = ba.read(args[1].X, ptx.U32)
 	} else {
-		state = l.read(args[1].X, ptx.B64)
+		state = ba.read(args[1].X, ptx.B64)
 	}
-	at := len(l.p.code)
+	at := len(ba.p.code)
 	each(func(w *warp, in *inst, i int, b *mbarrier) {
 		var phase uint32
 		if parity {
@@ -164,5 +169,5 @@ func (l *lowering) mbarrierWait(in *isa.Inst, x inst, args []isa.Arg, each func(
 			w.missed = true
 		}
 	})
-	l.p.code[at].kind = kindWait
+	ba.p.code[at].kind = kindWait
 }

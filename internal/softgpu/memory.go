@@ -298,7 +298,8 @@ func storeGlobal64(w *warp, in *inst, mask uint32) {
 func loadShared32(w *warp, in *inst, mask uint32) {
 	b, a := w.block, w.r.v32(in.a)
 	addr := uint64(a[0] + uint32(in.off))
-	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(w.r.base, in.d), unsafe.Add(b.shared, addr), a) {
+	if mask != fullMask || !b.hasRow(addr, 4) ||
+		!lanes.CopyRow32Narrow(unsafe.Add(w.r.base, in.d), unsafe.Add(b.shared, addr), a) {
 		loadShared[uint32, uint32, uint32](w, in, mask)
 	}
 }
@@ -306,7 +307,8 @@ func loadShared32(w *warp, in *inst, mask uint32) {
 func storeShared32(w *warp, in *inst, mask uint32) {
 	b, a := w.block, w.r.v32(in.a)
 	addr := uint64(a[0] + uint32(in.off))
-	if mask != fullMask || !b.hasRow(addr, 4) || !lanes.CopyRow32Narrow(unsafe.Add(b.shared, addr), unsafe.Add(w.r.base, in.b), a) {
+	if mask != fullMask || !b.hasRow(addr, 4) ||
+		!lanes.CopyRow32Narrow(unsafe.Add(b.shared, addr), unsafe.Add(w.r.base, in.b), a) {
 		storeShared[uint32, uint32, uint32](w, in, mask)
 	}
 }

@@ -37,7 +37,7 @@ func (op *mmaOp) ka() int {
 	return op.k
 }
 
-func (l *lowering) mma(in *isa.Inst) {
+func (mx matrices) mma(in *isa.Inst) {
 	m, n, k := shapeOf(in.Shape)
 	op := &mmaOp{m: m, n: n, k: k, dt: in.T, ct: in.W, rnd: number.Nearest, saturate: in.Has(isa.Satfinite), fn: in.Fn}
 	if in.Rnd != "" {
@@ -49,7 +49,7 @@ func (l *lowering) mma(in *isa.Inst) {
 		reg = ptx.F64
 	}
 	if in.Op != "mma" {
-		op.sparse = l.sparsity(in.Args[4].X, in.Args[5].X, in.U, k)
+		op.sparse = mx.sparsity(in.Args[4].X, in.Args[5].X, in.U, k)
 	}
 	volta := k == 4 && in.U == ptx.F16
 	na, nb := m*op.ka()/(32*op.da.per), n*k/(32*op.db.per)
@@ -63,20 +63,20 @@ func (l *lowering) mma(in *isa.Inst) {
 		}
 		return elems
 	}
-	op.a = l.registers(in.Args[1].X, reg, na, false)
-	op.b = l.registers(in.Args[2].X, reg, nb, false)
-	op.c = l.registers(in.Args[3].X, reg, count(op.ct), false)
-	op.d = l.registers(in.Args[0].X, reg, count(op.dt), true)
+	op.a = mx.registers(in.Args[1].X, reg, na, false)
+	op.b = mx.registers(in.Args[2].X, reg, nb, false)
+	op.c = mx.registers(in.Args[3].X, reg, count(op.ct), false)
+	op.d = mx.registers(in.Args[0].X, reg, count(op.dt), true)
 	switch {
 	case volta:
 		la, lb := in.LA == "row", in.LB == "row"
-		l.warpWide(func(w *warp, _ *inst, _ uint32) { op.quads(w, la, lb) })
+		mx.warpWide(func(w *warp, _ *inst, _ uint32) { op.quads(w, la, lb) })
 	case in.U == ptx.B1:
-		l.warpWide(func(w *warp, _ *inst, _ uint32) { op.binary(w) })
+		mx.warpWide(func(w *warp, _ *inst, _ uint32) { op.binary(w) })
 	case op.da.float == nil:
-		l.warpWide(func(w *warp, _ *inst, _ uint32) { op.integer(w) })
+		mx.warpWide(func(w *warp, _ *inst, _ uint32) { op.integer(w) })
 	default:
-		l.warpWide(func(w *warp, _ *inst, _ uint32) { op.float(w) })
+		mx.warpWide(func(w *warp, _ *inst, _ uint32) { op.float(w) })
 	}
 }
 

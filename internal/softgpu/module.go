@@ -3,8 +3,10 @@ package softgpu
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -16,6 +18,7 @@ import (
 type Module struct {
 	file    string
 	version ptx.Version
+	target  int // as KernelInfo.Target
 	funcs   map[string]*ptx.Func
 	order   []string // of all functions with a body, for code addresses
 	codeIdx map[string]int
@@ -62,7 +65,10 @@ type KernelInfo struct {
 	ParamBytes   uint32
 	SharedStatic uint32    // bytes of static shared memory
 	LocalBytes   uint32    // of a thread
+	ConstBytes   uint32    // of the module's constants
 	NumRegs      int       // virtual registers, in 32-bit units
+	MaxRegs      int       // .maxnreg; 0 = any
+	Target       int       // the compute capability that the PTX is for, times ten; 0 = unknown
 	MaxThreads   int       // of a block: .maxntid or .reqntid, else 1024
 	Cluster      [3]uint32 // .reqnctapercluster; zero = any
 	MaxCluster   int       // .maxclusterrank; 0 = any
@@ -88,8 +94,12 @@ func Load(m *ptx.Module) (*Module, error) {
 	if m.AddressSize == 32 {
 		return nil, fmt.Errorf("%s: 32-bit addresses are not supported", m.File)
 	}
-	mod := &Module{file: m.File, version: m.Version, funcs: map[string]*ptx.Func{}, codeIdx: map[string]int{}, vars: map[string]*ptx.Var{}, byName: map[string]int{}, byVar: map[*ptx.Var]int{},
-		taken: map[string]bool{}, progs: map[string]*programOrError{}}
+	mod := &Module{
+		file: m.File, version: m.Version, target: targetOf(m),
+		funcs: map[string]*ptx.Func{}, codeIdx: map[string]int{}, vars: map[string]*ptx.Var{},
+		byName: map[string]int{}, byVar: map[*ptx.Var]int{},
+		taken: map[string]bool{}, progs: map[string]*programOrError{},
+	}
 	for _, d := range m.Decls {
 		switch d := d.(type) {
 		case *ptx.Func:
@@ -116,7 +126,8 @@ func Load(m *ptx.Module) (*Module, error) {
 		}
 	}
 	for _, d := range m.Decls {
-		if v, ok := d.(*ptx.Var); ok && (v.Space == ptx.SpaceGlobal || v.Space == ptx.SpaceConst) && v.Link != ptx.LinkExtern && mod.vars[v.Name] == v {
+		if v, ok := d.(*ptx.Var); ok && (v.Space == ptx.SpaceGlobal || v.Space == ptx.SpaceConst) &&
+			v.Link != ptx.LinkExtern && mod.vars[v.Name] == v {
 			if err := mod.place(v, v.Name); err != nil {
 				return nil, fmt.Errorf("%s:%d:%d: %s: %w", m.File, v.Pos.Line, v.Pos.Col, v.Name, err)
 			}
@@ -224,7 +235,8 @@ func (m *Module) place(v *ptx.Var, name string) error {
 	m.data = off + size
 	m.byVar[v] = len(m.globals)
 	m.decls = append(m.decls, v)
-	m.globals = append(m.globals, Global{Name: name, Offset: off, Size: size, Align: align, Const: v.Space == ptx.SpaceConst})
+	m.globals = append(m.globals, Global{Name: name, Offset: off, Size: size, Align: align,
+		Const: v.Space == ptx.SpaceConst})
 	return nil
 }
 
@@ -338,7 +350,8 @@ func paramLayout(f *ptx.Func) (ps []Param, total uint32, err error) {
 }
 
 func (m *Module) describe(f *ptx.Func) KernelInfo {
-	k := KernelInfo{Name: f.Name, MaxThreads: maxThreads(f)}
+	k := KernelInfo{Name: f.Name, MaxThreads: maxThreads(f), MaxRegs: maxRegisters(f)}
+	k.ConstBytes, k.Target = m.constants(), m.target
 	if k.MaxThreads == 0 {
 		k.MaxThreads = MaxBlockThreads
 	}
@@ -356,6 +369,40 @@ func (m *Module) describe(f *ptx.Func) KernelInfo {
 	k.Cluster, k.MaxCluster = p.cluster, p.maxCluster
 	k.NeedsCluster = p.explicitCluster && p.cluster == [3]uint32{}
 	return k
+}
+
+// constants is the size of the module's constants when they lie in memory of their own.
+func (m *Module) constants() uint32 {
+	var n uint64
+	for _, g := range m.globals {
+		if g.Const {
+			n = alignUp(n, max(g.Align, 1)) + g.Size
+		}
+	}
+	return uint32(min(n, math.MaxInt32))
+}
+
+// targetOf is the number of a target: 90 of sm_90a.
+func targetOf(m *ptx.Module) int {
+	for _, t := range m.Target {
+		if digits, ok := strings.CutPrefix(t, "sm_"); ok {
+			if n, err := strconv.Atoi(strings.TrimRight(digits, "af")); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+func maxRegisters(f *ptx.Func) int {
+	for _, d := range f.Perf {
+		if d.Name == ".maxnreg" && len(d.Args) == 1 {
+			if n, err := strconv.Atoi(d.Args[0]); err == nil && n > 0 {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 func maxThreads(f *ptx.Func) int {

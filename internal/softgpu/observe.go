@@ -109,8 +109,8 @@ type touch struct {
 }
 
 // touches notes that the last instruction emitted accesses memory.
-func (l *lowering) touches(sp memSpace, size uint64, a Access) {
+func (me memory) touches(sp memSpace, size uint64, a Access) {
 	if sp == memGlobal {
-		l.p.touches = append(l.p.touches, touch{len(l.p.code) - 1, size, a})
+		me.p.touches = append(me.p.touches, touch{len(me.p.code) - 1, size, a})
 	}
 }

@@ -382,5 +382,6 @@ func assertFail(w *warp, in *inst, site *callSite, mask uint32) {
 		}
 		return w.cString(in, lane, p)
 	}
-	w.fault(FaultAssert, in, lane, 0, fmt.Sprintf("%s:%d: %s: assertion `%s` failed", str(1), uint32(w.argument(in, site, 2, lane)), str(3), str(0)))
+	w.fault(FaultAssert, in, lane, 0, fmt.Sprintf("%s:%d: %s: assertion `%s` failed", str(1),
+		uint32(w.argument(in, site, 2, lane)), str(3), str(0)))
 }

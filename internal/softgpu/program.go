@@ -180,7 +180,8 @@ func specialRegister(name, comp string) (sreg, error) {
 	case "%cluster_nctaid":
 		return dim(func(l *launch, w *warp, lane, k int) uint32 { return l.cluster[k] }, false)
 	case "%cluster_ctarank":
-		return sreg{perBlock: true, value: func(l *launch, w *warp, lane int) uint64 { return uint64(w.block.rank) }}, nil
+		return sreg{perBlock: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return uint64(w.block.rank) }}, nil
 	case "%cluster_nctarank":
 		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(l.perCluster) })
 	case "%is_explicit_cluster":
@@ -192,7 +193,8 @@ func specialRegister(name, comp string) (sreg, error) {
 	case "%nwarpid":
 		return constant(MaxBlockThreads / 32)
 	case "%smid":
-		return sreg{perBlock: true, value: func(l *launch, w *warp, lane int) uint64 { return w.block.number % numSMs }}, nil
+		return sreg{perBlock: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return w.block.number % numSMs }}, nil
 	case "%nsmid":
 		return constant(numSMs)
 	case "%gridid":
@@ -204,9 +206,13 @@ func specialRegister(name, comp string) (sreg, error) {
 	case "%lanemask_le":
 		return plain(func(l *launch, w *warp, lane int) uint64 { return 2<<lane - 1 })
 	case "%lanemask_gt":
-		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(0xffffffff) &^ uint32(2<<lane-1)) })
+		return plain(func(l *launch, w *warp, lane int) uint64 {
+			return uint64(uint32(0xffffffff) &^ uint32(2<<lane-1))
+		})
 	case "%lanemask_ge":
-		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(0xffffffff) &^ uint32(1<<lane-1)) })
+		return plain(func(l *launch, w *warp, lane int) uint64 {
+			return uint64(uint32(0xffffffff) &^ uint32(1<<lane-1))
+		})
 	case "%dynamic_smem_size":
 		return plain(func(l *launch, w *warp, lane int) uint64 { return uint64(l.cfg.SharedDynamic) })
 	case "%total_smem_size", "%aggr_smem_size":
@@ -216,15 +222,19 @@ func specialRegister(name, comp string) (sreg, error) {
 	case "%current_graph_exec":
 		return sreg{wide: true, value: func(*launch, *warp, int) uint64 { return 0 }}, nil
 	case "%clock":
-		return sreg{dynamic: true, value: func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(w.clock())) }}, nil
+		return sreg{dynamic: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(w.clock())) }}, nil
 	case "%clock_hi":
 		return sreg{dynamic: true, value: func(l *launch, w *warp, lane int) uint64 { return w.clock() >> 32 }}, nil
 	case "%clock64":
-		return sreg{dynamic: true, wide: true, value: func(l *launch, w *warp, lane int) uint64 { return w.clock() }}, nil
+		return sreg{dynamic: true, wide: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return w.clock() }}, nil
 	case "%globaltimer":
-		return sreg{dynamic: true, wide: true, value: func(l *launch, w *warp, lane int) uint64 { return l.timer() }}, nil
+		return sreg{dynamic: true, wide: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return l.timer() }}, nil
 	case "%globaltimer_lo":
-		return sreg{dynamic: true, value: func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(l.timer())) }}, nil
+		return sreg{dynamic: true,
+			value: func(l *launch, w *warp, lane int) uint64 { return uint64(uint32(l.timer())) }}, nil
 	case "%globaltimer_hi":
 		return sreg{dynamic: true, value: func(l *launch, w *warp, lane int) uint64 { return l.timer() >> 32 }}, nil
 	}

@@ -88,7 +88,8 @@ func findLabel(s *allocScope, name string) *int {
 }
 
 func (a *allocator) block(b *ptx.Block) {
-	s := &allocScope{parent: a.scope, vars: map[string]*ptx.Var{}, labels: map[string]*int{}, targets: map[string][]string{}}
+	s := &allocScope{parent: a.scope, vars: map[string]*ptx.Var{}, labels: map[string]*int{},
+		targets: map[string][]string{}}
 	for _, st := range b.Stmts {
 		switch st := st.(type) {
 		case *ptx.Label:
@@ -366,7 +367,9 @@ func (a *allocator) blockEnd(first []int, b int) int {
 // at an instruction keeps its slot for that instruction: a result never shares
 // a place with an operand, since an instruction may become several.
 func (a *allocator) scan(ivs []interval) map[regKey]int {
-	slices.SortFunc(ivs, func(x, y interval) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.reg, y.reg)) })
+	slices.SortFunc(ivs, func(x, y interval) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.reg, y.reg))
+	})
 	plan := make(map[regKey]int, len(ivs))
 	var free [slotParam][]int
 	var count [slotParam]int
@@ -386,7 +389,8 @@ func (a *allocator) scan(ivs []interval) map[regKey]int {
 			count[k]++
 		}
 		plan[key] = slot
-		at, _ := slices.BinarySearchFunc(active[k], iv.end, func(x interval, end int) int { return cmp.Compare(x.end, end) })
+		at, _ := slices.BinarySearchFunc(active[k], iv.end,
+			func(x interval, end int) int { return cmp.Compare(x.end, end) })
 		active[k] = slices.Insert(active[k], at, iv)
 	}
 	return plan

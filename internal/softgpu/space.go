@@ -55,9 +55,11 @@ func (e *AddressError) Error() string { return fmt.Sprintf("device address %#x: 
 // of PageSize. Nothing is mapped in it.
 func NewSpace(lo, size uint64) (*Space, error) {
 	if lo%PageSize != 0 || size%PageSize != 0 || size == 0 || lo+size < lo || lo < windowEnd {
-		return nil, fmt.Errorf("device window %#x+%#x: want multiples of %#x, not empty, above %#x", lo, size, uint64(PageSize), uint64(windowEnd))
+		return nil, fmt.Errorf("device window %#x+%#x: want multiples of %#x, not empty, above %#x", lo, size,
+			uint64(PageSize), uint64(windowEnd))
 	}
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %#x bytes for the device window: %w", size, err)
 	}
@@ -80,7 +82,8 @@ func (s *Space) Close() error {
 
 func (s *Space) window(va, size uint64) (first, n uint64, err error) {
 	if va%PageSize != 0 || size%PageSize != 0 || size == 0 {
-		return 0, 0, &AddressError{va, fmt.Sprintf("range of %#x bytes is not a multiple of %#x", size, uint64(PageSize))}
+		return 0, 0, &AddressError{va, fmt.Sprintf("range of %#x bytes is not a multiple of %#x", size,
+			uint64(PageSize))}
 	}
 	if va < s.lo || va-s.lo >= s.size || size > s.size-(va-s.lo) {
 		return 0, 0, &AddressError{va, fmt.Sprintf("range of %#x bytes is outside the device window", size)}
@@ -106,7 +109,8 @@ func (s *Space) Map(va uint64, fd int, off int64, size uint64, writable bool) er
 	if writable {
 		prot, state = prot|unix.PROT_WRITE, pageWritable
 	}
-	if _, err := unix.MmapPtr(fd, off, unsafe.Add(s.base, va-s.lo), uintptr(size), prot, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+	if _, err := unix.MmapPtr(fd, off, unsafe.Add(s.base, va-s.lo), uintptr(size), prot,
+		unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
 		return fmt.Errorf("map %#x bytes at device address %#x: %w", size, va, err)
 	}
 	for i := first; i < first+n; i++ {
@@ -257,7 +261,8 @@ func (s *Space) find(va, n uint64, state uint8) unsafe.Pointer {
 func (s *Space) rowAt(va, size uint64, state uint8) unsafe.Pointer {
 	off := va - s.lo
 	last := off + 32*size - 1
-	if off < s.size && last < s.size && va&(size-1) == 0 && s.pages[off>>pageShift]&s.pages[last>>pageShift]&state == state {
+	if off < s.size && last < s.size && va&(size-1) == 0 &&
+		s.pages[off>>pageShift]&s.pages[last>>pageShift]&state == state {
 		return unsafe.Add(s.base, off)
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 // opposite, and no others: an infinity that meets an element that is not there does no harm.
 //
 // The metadata of a row of A are spread over the lanes of its quad, 4·(row mod 8) and up. Elements of 16 bits and more:
-// the low half of a word is that of row g, the high half that of row g+8; a word covers 16 bits of metadata of each, and
-// one or two lanes from the selector on hold a row. Narrower elements: a word covers 32 bits of metadata of one row; the lanes of a
-// pair are row g and row g+8, the second pair, if the row needs it, goes on.
+// the low half of a word is that of row g, the high half that of row g+8; a word covers 16 bits of metadata of each,
+// and one or two lanes from the selector on hold a row. Narrower elements: a word covers 32 bits of metadata of one
+// row; the lanes of a pair are row g and row g+8, the second pair, if the row needs it, goes on.
 type sparsity struct {
 	meta     uint32 // register
 	selector int
@@ -21,11 +21,11 @@ type sparsity struct {
 	index    func(meta uint64, e int) int // where element e of a row that is there stands in the row
 }
 
-func (l *lowering) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *sparsity {
-	s := &sparsity{meta: l.read(meta, ptx.B32)}
+func (mx matrices) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *sparsity {
+	s := &sparsity{meta: mx.read(meta, ptx.B32)}
 	imm, ok := selector.(*ptx.Imm)
 	if !ok {
-		l.fail(l.in.Src.Pos, "the sparsity selector must be a constant")
+		mx.fail(mx.in.Src.Pos, "the sparsity selector must be a constant")
 	}
 	bits := k // of metadata in a row
 	s.index = func(meta uint64, e int) int { return e/2*4 + int(meta>>(2*e)&3) }
@@ -47,7 +47,7 @@ func (l *lowering) sparsity(meta, selector ptx.Operand, t ptx.Type, k int) *spar
 		limit = 4 / s.words
 	}
 	if imm.Bits >= uint64(limit) {
-		l.fail(l.in.Src.Pos, "sparsity selector %d, want less than %d", imm.Bits, limit)
+		mx.fail(mx.in.Src.Pos, "sparsity selector %d, want less than %d", imm.Bits, limit)
 	}
 	s.selector = int(imm.Bits)
 	return s

@@ -12,13 +12,17 @@ import (
 // in local memory, in each lane. The stack lies behind all other local memory and grows down; a function that
 // moved the pointer puts it back when it returns.
 
+// stack translates what moves the stack pointer.
+type stack struct{ *operands }
+
 // allocaBytes is the size of the stack of alloca in a thread.
 const allocaBytes = 32 << 10
 
-// stackPointer is the register of the stack pointer, which each block begins with the end of local memory.
-func (l *lowering) stackPointer() uint32 {
-	l.p.alloca = true
-	return l.constant(constKey{kind: slot32, name: "stack pointer"}, func(_ *launch, w *warp, _ int) uint64 { return w.localSpan }, true)
+// pointer is the register of the stack pointer, which each block begins with the end of local memory.
+func (st stack) pointer() uint32 {
+	st.p.alloca = true
+	return st.constant(constKey{kind: slot32, name: "stack pointer"},
+		func(_ *launch, w *warp, _ int) uint64 { return w.localSpan }, true)
 }
 
 // moves reports whether a body has instructions that move the stack pointer.
@@ -38,23 +42,13 @@ func moves(b *ptx.Block) bool {
 	return false
 }
 
-// saveStack keeps the stack pointer, at the start of a function that moves it.
-func (l *lowering) saveStack(b *ptx.Block) {
-	l.savedStack = 0
-	if l.fn.src.Entry || !moves(b) {
-		return
-	}
-	l.savedStack = l.reg(ptx.U32).off
-	sp := l.stackPointer()
-	l.p.code = append(l.p.code, inst{kind: kindVec, d: l.savedStack, a: sp, b: sp, c: sp, vec: vMov32, fn: l.fn})
-}
-
-func (l *lowering) stackRestore(from place) {
-	sp := l.stackPointer()
+// restore sets the stack pointer.
+func (st stack) restore(from place) {
+	sp := st.pointer()
 	if from.wide() {
-		from = placeAt(l.resize(from, slot32), slot32)
+		from = placeAt(st.resize(from, slot32), slot32)
 	}
-	l.emit(inst{kind: kindExec, d: sp, a: from.off, exec: func(w *warp, in *inst, mask uint32) {
+	st.emit(inst{kind: kindExec, d: sp, a: from.off, exec: func(w *warp, in *inst, mask uint32) {
 		d, a := w.r.v32(in.d), w.r.v32(in.a)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
@@ -66,18 +60,18 @@ func (l *lowering) stackRestore(from place) {
 	}})
 }
 
-func (l *lowering) alloca(in *isa.Inst) {
-	sp := l.stackPointer()
-	size := l.source(in.Args[1].X, in.T)
+func (st stack) alloca(in *isa.Inst) {
+	sp := st.pointer()
+	size := st.source(in.Args[1].X, in.T)
 	align := uint64(8)
 	if len(in.Args) > 2 {
 		imm, ok := in.Args[2].X.(*ptx.Imm)
 		if !ok || imm.Bits == 0 || imm.Bits&(imm.Bits-1) != 0 || imm.Bits > 1<<23 {
-			l.fail(in.Src.Pos, "alignment %s", operandText(in.Args[2].X))
+			st.fail(in.Src.Pos, "alignment %s", operandText(in.Args[2].X))
 		}
 		align = max(align, imm.Bits)
 	}
-	l.emit(inst{kind: kindExec, d: sp, a: size.off, exec: func(w *warp, in *inst, mask uint32) {
+	st.emit(inst{kind: kindExec, d: sp, a: size.off, exec: func(w *warp, in *inst, mask uint32) {
 		d := w.r.v32(in.d)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
@@ -89,5 +83,5 @@ func (l *lowering) alloca(in *isa.Inst) {
 			d[i] = uint32((uint64(d[i]) - n) &^ (align - 1))
 		}
 	}})
-	l.move(in.Args[0].X, placeAt(sp, slot32), in.T)
+	st.move(in.Args[0].X, placeAt(sp, slot32), in.T)
 }

@@ -63,7 +63,9 @@ func (op *surfaceOp) locate(w *warp, in *inst, lane int) (*Image, uint64, bool) 
 		}
 		switch outside {
 		case "trap":
-			w.fault(FaultTrap, in, lane, 0, fmt.Sprintf("coordinates outside of the surface object: %d of %d in dimension %d", int64(at[k]), limit[k], k))
+			w.fault(FaultTrap, in, lane, 0,
+				fmt.Sprintf("coordinates outside of the surface object: %d of %d in dimension %d",
+					int64(at[k]), limit[k], k))
 		case "zero":
 			return m, 0, false
 		}
@@ -78,30 +80,30 @@ func (op *surfaceOp) locate(w *warp, in *inst, lane int) (*Image, uint64, bool) 
 	return m, addr, true
 }
 
-func (l *lowering) surface(in *isa.Inst) {
-	op := &surfaceOp{geom: l.geometryOf(in), outside: in.Mode2, formatted: in.Mode == "p"}
+func (tx textures) surface(in *isa.Inst) {
+	op := &surfaceOp{geom: tx.geometryOf(in), outside: in.Mode2, formatted: in.Mode == "p"}
 	address, data := in.Args[0].X, in.Args[1].X
 	if in.Op == "suld" {
 		address, data = data, address
 	}
-	op.handle, op.layer, op.at = l.coordinates(in, address, op.geom, ptx.S32)
+	op.handle, op.layer, op.at = tx.coordinates(in, address, op.geom, ptx.S32)
 	op.size = uint64(isa.Bits(in.T)) / 8 * uint64(in.Vec)
 	switch in.Op {
 	case "suld":
 		op.access = Read
-		regs, _ := l.elements(in, data, true)
-		l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) { op.load(w, in, regs, mask) }})
+		regs, _ := tx.elements(in, data, true)
+		tx.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) { op.load(w, in, regs, mask) }})
 	case "sust":
 		op.access = Written
-		regs, _ := l.elements(in, data, false)
+		regs, _ := tx.elements(in, data, false)
 		store := op.store
 		if op.formatted {
 			store = op.convert
 		}
-		l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) { store(w, in, regs, mask) }})
+		tx.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) { store(w, in, regs, mask) }})
 	default:
 		op.access = Read | Written
-		l.surfaceReduce(in, op, l.read(data, in.T))
+		tx.surfaceReduce(in, op, tx.read(data, in.T))
 	}
 }
 
@@ -129,7 +131,8 @@ func (op *surfaceOp) store(w *warp, in *inst, regs []place, mask uint32) {
 			continue
 		}
 		for k, r := range regs {
-			putBits(w.pointer(in, memGlobal, i, addr+uint64(k)*elem, elem, pageWritable), w.r.get(r.off, i, r.wide()), 8*elem)
+			putBits(w.pointer(in, memGlobal, i, addr+uint64(k)*elem, elem, pageWritable), w.r.get(r.off, i, r.wide()),
+				8*elem)
 		}
 	}
 }
@@ -167,16 +170,17 @@ func encodeChannel(f TexelFormat, x uint32) uint64 {
 	return uint64(x)
 }
 
-func (l *lowering) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
+func (tx textures) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
 	wide := slotFor(in.T) == slot64
-	plain, asU32, asS32 := atomicFunc(in.Fn, in.T, everybody, false), atomicFunc(in.Fn, ptx.U32, everybody, false), atomicFunc(in.Fn, ptx.S32, everybody, false)
+	plain, asU32, asS32 := atomicFunc(in.Fn, in.T, everybody, false), atomicFunc(in.Fn, ptx.U32, everybody, false),
+		atomicFunc(in.Fn, ptx.S32, everybody, false)
 	if op.formatted && (in.Fn == "and" || in.Fn == "or") {
 		asU32, asS32 = atomicFunc(in.Fn, ptx.B32, everybody, false), atomicFunc(in.Fn, ptx.B32, everybody, false)
 	}
 	if !op.formatted && plain == nil || asU32 == nil || asS32 == nil {
-		l.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
+		tx.fail(in.Src.Pos, "no reduction .%s of this type", in.Fn)
 	}
-	l.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
+	tx.emit(inst{kind: kindPoll, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			image, addr, ok := op.locate(w, in, i)
@@ -190,7 +194,8 @@ func (l *lowering) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
 				if image.Format == TexelS32 {
 					f = asS32
 				} else if image.Format != TexelU32 || image.Channels != 1 {
-					w.fault(FaultUnsupported, in, i, addr, "a reduction of a surface whose texels are no 32-bit integers")
+					w.fault(FaultUnsupported, in, i, addr,
+						"a reduction of a surface whose texels are no 32-bit integers")
 				}
 			}
 			f(w.pointer(in, memGlobal, i, addr, size, pageWritable), w.r.get(data, i, wide), 0)
@@ -198,10 +203,10 @@ func (l *lowering) surfaceReduce(in *isa.Inst, op *surfaceOp, data uint32) {
 	}})
 }
 
-func (l *lowering) surfaceQuery(in *isa.Inst) {
-	d := l.writeExact(in.Args[0].X, ptx.B32)
-	handle, what := l.handle(in.Args[1].X.(*ptx.Addr)), in.Fn
-	l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
+func (tx textures) surfaceQuery(in *isa.Inst) {
+	d := tx.writeExact(in.Args[0].X, ptx.B32)
+	handle, what := tx.handle(in.Args[1].X.(*ptx.Addr)), in.Fn
+	tx.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			h := handle.at(w, i)

@@ -179,7 +179,8 @@ func DecodeTensorMap(b []byte) (*TensorMap, error) {
 	if len(b) != TensorMapSize || le.Uint64(b) != tensorMapMagic {
 		return nil, fmt.Errorf("these %d bytes are no tensor map", len(b))
 	}
-	m := &TensorMap{Type: TensorType(b[16]), Rank: int(b[17]), Address: le.Uint64(b[8:]), Interleave: b[18], Swizzle: b[19], FillNaN: b[20] != 0}
+	m := &TensorMap{Type: TensorType(b[16]), Rank: int(b[17]), Address: le.Uint64(b[8:]), Interleave: b[18],
+		Swizzle: b[19], FillNaN: b[20] != 0}
 	for i := range 5 {
 		m.Step[i] = uint32(b[21+i])
 		m.Box[i] = uint32(le.Uint16(b[26+2*i:]))
@@ -206,7 +207,8 @@ func swizzled(addr uint64, mode uint8) uint64 {
 }
 
 // tensorTypes are the values of tensormap.replace.tile.elemtype: PTX ISA 9.7.9.27.3, table 33.
-var tensorTypes = [...]TensorType{TensorU8, TensorU16, TensorU32, TensorS32, TensorU64, TensorS64, TensorF16, TensorF32, TensorF32Ftz, TensorF64,
+var tensorTypes = [...]TensorType{TensorU8, TensorU16, TensorU32, TensorS32, TensorU64, TensorS64, TensorF16, TensorF32,
+	TensorF32Ftz, TensorF64,
 	TensorBF16, TensorTF32, TensorTF32Ftz}
 
 // replaceField changes a field of an encoded map. What is wrong about the value is found when the map is used.
@@ -263,21 +265,21 @@ func (w *warp) mapBytes(in *inst, sp memSpace, lane int, addr uint64, need uint8
 	return w.region(in, sp, lane, addr, TensorMapSize, 64, need)
 }
 
-func (l *lowering) tensormapReplace(in *isa.Inst) {
+func (cp copies) tensormapReplace(in *isa.Inst) {
 	sp := spaceOf(in.Space)
-	at := l.addressOperand(in.Args[0].X, sp)
-	value := l.read(in.Args[len(in.Args)-1].X, in.T)
+	at := cp.addressOperand(in.Args[0].X, sp)
+	value := cp.read(in.Args[len(in.Args)-1].X, in.T)
 	wide, field, ord := in.T == ptx.B64, in.Fn, 0
 	if len(in.Args) > 2 {
 		imm, ok := in.Args[1].X.(*ptx.Imm)
 		if !ok || imm.Bits > 4 || field == "global_stride" && imm.Bits > 3 {
-			l.fail(in.Src.Pos, "ordinal %s", operandText(in.Args[1].X))
+			cp.fail(in.Src.Pos, "ordinal %s", operandText(in.Args[1].X))
 		}
 		ord = int(imm.Bits)
 	}
 	// Up to PTX 8.4 a stride was given in units of 16 bytes.
-	units := field == "global_stride" && (l.m.version.Major < 8 || l.m.version.Major == 8 && l.m.version.Minor < 5)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
+	units := field == "global_stride" && (cp.m.version.Major < 8 || cp.m.version.Major == 8 && cp.m.version.Minor < 5)
+	cp.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			addr, x := at.at(w, i), w.r.get(value, i, wide)
@@ -292,12 +294,12 @@ func (l *lowering) tensormapReplace(in *isa.Inst) {
 }
 
 // tensormapCopy is tensormap.cp_fenceproxy.
-func (l *lowering) tensormapCopy(in *isa.Inst) {
-	dst, src := l.addressOperand(in.Args[0].X, memGlobal), l.addressOperand(in.Args[1].X, memShared)
+func (cp copies) tensormapCopy(in *isa.Inst) {
+	dst, src := cp.addressOperand(in.Args[0].X, memGlobal), cp.addressOperand(in.Args[1].X, memShared)
 	if imm, ok := in.Args[2].X.(*ptx.Imm); !ok || imm.Bits != TensorMapSize {
-		l.fail(in.Src.Pos, "size %s, want %d", operandText(in.Args[2].X), TensorMapSize)
+		cp.fail(in.Src.Pos, "size %s, want %d", operandText(in.Args[2].X), TensorMapSize)
 	}
-	l.warpWide(func(w *warp, in *inst, mask uint32) {
+	cp.warpWide(func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			from := w.mapBytes(in, memShared, i, src.at(w, i), pageReadOnly)

@@ -15,6 +15,9 @@ import (
 // between texel centres is rounded; products and sums are float64, rounded once to float32. Channels that an image
 // does not have read as 0, the fourth as 1.
 
+// textures translates what goes through texture and surface objects.
+type textures struct{ *operands }
+
 // A texel is four channels, or what a fetch gives: bits of float32, or integers.
 type texel [4]uint32
 
@@ -35,73 +38,57 @@ type textureOp struct {
 	pairs   bool // two in a register
 }
 
-func (l *lowering) texture(in *isa.Inst) {
+func (tx textures) texture(in *isa.Inst) {
 	switch in.Op {
 	case "tex", "tld4":
-		l.sample(in)
+		tx.sample(in)
 	case "txq":
-		l.textureQuery(in)
+		tx.textureQuery(in)
 	case "suld", "sust", "sured":
-		l.surface(in)
+		tx.surface(in)
 	case "suq":
-		l.surfaceQuery(in)
+		tx.surfaceQuery(in)
 	case "istypep":
-		l.isTypeOf(in)
+		tx.isTypeOf(in)
 	default:
-		l.fail(in.Src.Pos, "not implemented")
+		tx.fail(in.Src.Pos, "not implemented")
 	}
 }
 
-func (l *lowering) sample(in *isa.Inst) {
-	op := &textureOp{geom: l.geometryOf(in), integer: in.U == ptx.S32, p: regSinkP}
+func (tx textures) sample(in *isa.Inst) {
+	op := &textureOp{geom: tx.geometryOf(in), integer: in.U == ptx.S32, p: regSinkP}
 	op.gather = map[string]int{"r": 1, "g": 2, "b": 3, "a": 4}[in.Fn]
 	args := in.Args
-	op.handle, op.layer, op.at = l.coordinates(in, args[1].X, op.geom, in.U)
+	op.handle, op.layer, op.at = tx.coordinates(in, args[1].X, op.geom, in.U)
 	rest := args[2:]
 	switch in.Mode {
 	case "level":
-		op.level = l.read(rest[0].X, rest[0].Type)
+		op.level = tx.read(rest[0].X, rest[0].Type)
 		rest = rest[1:]
 	case "grad":
 		if op.geom.cube {
-			l.fail(in.Src.Pos, "gradients of a cube map are not supported")
+			tx.fail(in.Src.Pos, "gradients of a cube map are not supported")
 		}
-		op.dx, op.dy = l.atLeast(rest[0].X, ptx.F32, op.geom.dims), l.atLeast(rest[1].X, ptx.F32, op.geom.dims)
+		op.dx, op.dy = tx.atLeast(rest[0].X, ptx.F32, op.geom.dims), tx.atLeast(rest[1].X, ptx.F32, op.geom.dims)
 		rest = rest[2:]
 	}
 	if len(rest) > 0 {
 		if op.geom.cube {
-			l.fail(in.Src.Pos, "depth comparison is not supported")
+			tx.fail(in.Src.Pos, "depth comparison is not supported")
 		}
 		if _, vector := rest[0].X.(*ptx.Vector); !vector && op.geom.dims > 1 {
-			l.fail(in.Src.Pos, "depth comparison is not supported")
+			tx.fail(in.Src.Pos, "depth comparison is not supported")
 		}
-		op.offsets = l.atLeast(rest[0].X, ptx.S32, op.geom.dims)
+		op.offsets = tx.atLeast(rest[0].X, ptx.S32, op.geom.dims)
 	}
 	dst := args[0].X
 	if pair, ok := dst.(*ptx.Pair); ok {
-		op.p = l.writeExact(pair.B, ptx.Pred)
+		op.p = tx.writeExact(pair.B, ptx.Pred)
 		dst = pair.A
 	}
 	op.half, op.pairs = in.T == ptx.F16 || in.T == ptx.F16x2, in.T == ptx.F16x2
-	op.d = l.registers(dst, in.T, in.Vec, true)
-	l.emit(inst{kind: kindExec, exec: op.exec})
-}
-
-// atLeast resolves the first n elements of a vector, or one register.
-func (l *lowering) atLeast(x ptx.Operand, t ptx.Type, n int) []uint32 {
-	list := []ptx.Operand{x}
-	if v, ok := x.(*ptx.Vector); ok {
-		list = v.Elems
-	}
-	if len(list) < n {
-		l.fail(l.in.Src.Pos, "operand %s: %d elements, want %d", operandText(x), len(list), n)
-	}
-	regs := make([]uint32, n)
-	for i := range regs {
-		regs[i] = l.read(list[i], t)
-	}
-	return regs
+	op.d = tx.registers(dst, in.T, in.Vec, true)
+	tx.emit(inst{kind: kindExec, exec: op.exec})
 }
 
 func (w *warp) textureOf(in *inst, lane int, handle uint64) *Texture {
@@ -536,17 +523,18 @@ func (t *Texture) answer(what string, level int32) uint32 {
 		return uint32(number.FromBool(!t.Normalized))
 	}
 	// addr_mode_0 to 2, in the order of PTX ISA 5.3: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border.
-	return [...]uint32{AddressWrap: 0, AddressMirror: 1, AddressClamp: 3, AddressBorder: 4}[t.Mode[what[len(what)-1]-'0']]
+	mode := t.Mode[what[len(what)-1]-'0']
+	return [...]uint32{AddressWrap: 0, AddressMirror: 1, AddressClamp: 3, AddressBorder: 4}[mode]
 }
 
-func (l *lowering) textureQuery(in *isa.Inst) {
-	d := l.writeExact(in.Args[0].X, ptx.B32)
-	level := l.constBits(0, slot32)
+func (tx textures) textureQuery(in *isa.Inst) {
+	d := tx.writeExact(in.Args[0].X, ptx.B32)
+	level := tx.constBits(0, slot32)
 	if len(in.Args) > 2 {
-		level = l.read(in.Args[2].X, ptx.B32)
+		level = tx.read(in.Args[2].X, ptx.B32)
 	}
-	handle, what := l.handle(in.Args[1].X.(*ptx.Addr)), in.Fn
-	l.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
+	handle, what := tx.handle(in.Args[1].X.(*ptx.Addr)), in.Fn
+	tx.emit(inst{kind: kindExec, exec: func(w *warp, in *inst, mask uint32) {
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)
 			t := w.textureOf(in, i, handle.at(w, i))
@@ -556,16 +544,16 @@ func (l *lowering) textureQuery(in *isa.Inst) {
 }
 
 // isTypeOf is istypep: whether an address is that of a variable of an opaque type.
-func (l *lowering) isTypeOf(in *isa.Inst) {
+func (tx textures) isTypeOf(in *isa.Inst) {
 	want := map[string]ptx.Type{"texref": ptx.TexRef, "samplerref": ptx.SamplerRef, "surfref": ptx.SurfRef}[in.Fn]
 	offsets := map[uint64]bool{}
-	for i, v := range l.m.decls {
+	for i, v := range tx.m.decls {
 		if v.Type == want {
-			offsets[l.m.globals[i].Offset] = true
+			offsets[tx.m.globals[i].Offset] = true
 		}
 	}
-	d, a := l.writeExact(in.Args[0].X, ptx.Pred), l.read(in.Args[1].X, ptx.B64)
-	l.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
+	d, a := tx.writeExact(in.Args[0].X, ptx.Pred), tx.read(in.Args[1].X, ptx.B64)
+	tx.emit(inst{kind: kindExec, exec: func(w *warp, _ *inst, mask uint32) {
 		p := w.r.p(d)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m)

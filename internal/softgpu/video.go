@@ -46,9 +46,9 @@ func splitComponent(x ptx.Operand) (ptx.Operand, string) {
 	return x, ""
 }
 
-func (l *lowering) videoSource(a isa.Arg, t ptx.Type) videoOperand {
+func (ar arithmetic) videoSource(a isa.Arg, t ptx.Type) videoOperand {
 	x, comp := splitComponent(a.X)
-	return videoOperand{reg: l.read(x, ptx.B32), comp: comp, signed: isa.Signed(t)}
+	return videoOperand{reg: ar.read(x, ptx.B32), comp: comp, signed: isa.Signed(t)}
 }
 
 func videoOp(in *isa.Inst, name string) func(a, b int64) int64 {
@@ -101,7 +101,7 @@ func clampBits(v int64, n uint, signed bool) int64 {
 }
 
 // multiplyAdd is vmad: PTX ISA 9.7.17.7.
-func (l *lowering) multiplyAdd(in *isa.Inst) {
+func (ar arithmetic) multiplyAdd(in *isa.Inst) {
 	negated := func(x ptx.Operand) (ptx.Operand, bool) {
 		if n, ok := x.(*ptx.Neg); ok && !n.Not {
 			return n.X, true
@@ -112,10 +112,11 @@ func (l *lowering) multiplyAdd(in *isa.Inst) {
 	x, negA := negated(args[0].X)
 	y, negB := negated(args[1].X)
 	z, negC := negated(args[2].X)
-	d := l.writeExact(in.Args[0].X, ptx.B32)
-	a, b := l.videoSource(isa.Arg{X: x}, in.U), l.videoSource(isa.Arg{X: y}, in.V)
-	c := l.read(z, ptx.B32)
-	// Factors and summand have a sign, whatever their types say; those matter for saturation only (H200, driver 580.159, measured).
+	d := ar.writeExact(in.Args[0].X, ptx.B32)
+	a, b := ar.videoSource(isa.Arg{X: x}, in.U), ar.videoSource(isa.Arg{X: y}, in.V)
+	c := ar.read(z, ptx.B32)
+	// Factors and summand have a sign, whatever their types say; those matter for saturation only (H200, driver
+	// 580.159, measured).
 	signed := a.signed || b.signed || negA != negB || negC
 	po, sat := in.Mode == "po", in.Has(isa.Sat)
 	shift := map[string]uint{"shr7": 7, "shr15": 15}[in.Mode2]
@@ -139,7 +140,7 @@ func (l *lowering) multiplyAdd(in *isa.Inst) {
 		}
 		return uint32(clampBits(int64(uint64(v)>>shift), 32, false))
 	}
-	l.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c, exec: func(w *warp, in *inst, mask uint32) {
+	ar.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c, exec: func(w *warp, in *inst, mask uint32) {
 		d, x, y, z := w.r.v32(in.d), w.r.v32(in.a), w.r.v32(in.b), w.r.v32(in.c)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m) & 31
@@ -148,22 +149,22 @@ func (l *lowering) multiplyAdd(in *isa.Inst) {
 	}})
 }
 
-func (l *lowering) video(in *isa.Inst) {
+func (ar arithmetic) video(in *isa.Inst) {
 	if in.Op == "vmad" {
-		l.multiplyAdd(in)
+		ar.multiplyAdd(in)
 		return
 	}
 	name := strings.TrimRight(in.Op, "24")
 	f := videoOp(in, name)
 	if f == nil {
-		l.fail(in.Src.Pos, "not implemented")
+		ar.fail(in.Src.Pos, "not implemented")
 	}
 	dst, dcomp := splitComponent(in.Args[0].X)
-	d := l.writeExact(dst, ptx.B32)
-	a, b := l.videoSource(in.Args[1], in.U), l.videoSource(in.Args[2], in.V)
-	c := videoOperand{reg: l.constBits(0, slot32)}
+	d := ar.writeExact(dst, ptx.B32)
+	a, b := ar.videoSource(in.Args[1], in.U), ar.videoSource(in.Args[2], in.V)
+	c := videoOperand{reg: ar.constBits(0, slot32)}
 	if len(in.Args) > 3 {
-		c.reg = l.read(in.Args[3].X, ptx.B32)
+		c.reg = ar.read(in.Args[3].X, ptx.B32)
 	}
 	var one func(x, y, z uint32) uint32
 	switch in.Op[len(in.Op)-1] {
@@ -174,7 +175,7 @@ func (l *lowering) video(in *isa.Inst) {
 	default:
 		one = videoScalar(in, f, a, b, dcomp)
 	}
-	l.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c.reg, exec: func(w *warp, in *inst, mask uint32) {
+	ar.emit(inst{kind: kindExec, d: d, a: a.reg, b: b.reg, c: c.reg, exec: func(w *warp, in *inst, mask uint32) {
 		d, x, y, z := w.r.v32(in.d), w.r.v32(in.a), w.r.v32(in.b), w.r.v32(in.c)
 		for m := mask; m != 0; m &= m - 1 {
 			i := bits.TrailingZeros32(m) & 31
@@ -197,9 +198,10 @@ func videoScalar(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcom
 	if in.Op == "vset" {
 		signed = a.signed // of the secondary operation: there is no type of the result
 	}
-	// The ISA's intermediate result has 34 bits; what GPUs without these instructions make of them, in 64 bits, differs from that
-	// in places (H200, driver 580.159, measured): a sum above the largest u32 is not saturated, and what the secondary minimum or maximum is
-	// taken of is, for sums and saturated shifts, the 32-bit result with its sign, but for unsigned results both are then compared as unsigned.
+	// The ISA's intermediate result has 34 bits; what GPUs without these instructions make of them, in 64 bits, differs
+	// from that in places (H200, driver 580.159, measured): a sum above the largest u32 is not saturated, and what the
+	// secondary minimum or maximum is taken of is, for sums and saturated shifts, the 32-bit result with its sign, but
+	// for unsigned results both are then compared as unsigned.
 	return func(x, y, z uint32) uint32 {
 		v := f(a.value(x), b.value(y))
 		if sat {
@@ -237,7 +239,8 @@ func videoScalar(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcom
 
 // videoSIMD works on 2 or 4 parts; dcomp names those that are written, the
 // source components permute the parts of both sources, b's above a's.
-func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand, dcomp string, n uint) func(x, y, z uint32) uint32 {
+func videoSIMD(in *isa.Inst, f func(a, b int64) int64, a, b videoOperand,
+	dcomp string, n uint) func(x, y, z uint32) uint32 {
 	parts := 32 / n
 	signed := isa.Signed(in.T)
 	// order[k] is the part of b:a that operand takes for part k.

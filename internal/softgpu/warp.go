@@ -320,7 +320,8 @@ func (w *warp) runLane(in *inst, mask uint32) {
 	r := w.r
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m)
-		x := in.lane(r.get(in.a, i, in.wide&wideA != 0), r.get(in.b, i, in.wide&wideB != 0), r.get(in.c, i, in.wide&wideC != 0))
+		x := in.lane(r.get(in.a, i, in.wide&wideA != 0), r.get(in.b, i, in.wide&wideB != 0),
+			r.get(in.c, i, in.wide&wideC != 0))
 		r.put(in.d, i, in.wide&wideD != 0, x)
 	}
 }

@@ -21,7 +21,8 @@ type matrixDescriptor struct {
 }
 
 func descriptor(x uint64) matrixDescriptor {
-	d := matrixDescriptor{start: x & 0x3fff << 4, leading: x >> 16 & 0x3fff << 4, stride: x >> 32 & 0x3fff << 4, base: x >> 49 & 7}
+	d := matrixDescriptor{start: x & 0x3fff << 4, leading: x >> 16 & 0x3fff << 4, stride: x >> 32 & 0x3fff << 4,
+		base: x >> 49 & 7}
 	d.mode = uint8(4-x>>62) & 3
 	return d
 }
@@ -47,7 +48,8 @@ func (d *matrixDescriptor) unit(row, unit uint64, trans bool) uint64 {
 }
 
 // sharedMatrix fills to with count rows of k elements, beginning at row first.
-func sharedMatrix[T any](w *warp, in *inst, d *matrixDescriptor, trans bool, first, count, k int, dec *decoder, at func(x uint64, e int) T, to []T) {
+func sharedMatrix[T any](w *warp, in *inst, d *matrixDescriptor, trans bool, first, count, k int, dec *decoder,
+	at func(x uint64, e int) T, to []T) {
 	per := 128 / int(dec.bits) // elements of a unit
 	load := func(row, unit int) *[4]uint32 {
 		addr := d.unit(uint64(row), uint64(unit), trans)
@@ -97,9 +99,10 @@ func (op *wgmmaOp) ka() int {
 	return op.k
 }
 
-func (l *lowering) wgmma(in *isa.Inst) {
+func (mx matrices) wgmma(in *isa.Inst) {
 	_, n, k := shapeOf(in.Shape)
-	op := &wgmmaOp{n: n, k: k, dt: in.T, da: decoderOf(in.U), db: decoderOf(in.V), saturate: in.Has(isa.Satfinite), bits: in.U == ptx.B1}
+	op := &wgmmaOp{n: n, k: k, dt: in.T, da: decoderOf(in.U), db: decoderOf(in.V), saturate: in.Has(isa.Satfinite),
+		bits: in.U == ptx.B1}
 	if op.bits {
 		// Whole words: 32 elements at a time.
 		op.k = k / 32
@@ -113,16 +116,16 @@ func (l *lowering) wgmma(in *isa.Inst) {
 	args := in.Args
 	_, vector := args[1].X.(*ptx.Vector)
 	if vector {
-		op.a = l.registers(args[1].X, ptx.B32, 4, false)
+		op.a = mx.registers(args[1].X, ptx.B32, 4, false)
 	} else {
-		op.descA = l.read(args[1].X, ptx.B64)
+		op.descA = mx.read(args[1].X, ptx.B64)
 	}
-	op.descB = l.read(args[2].X, ptx.B64)
+	op.descB = mx.read(args[2].X, ptx.B64)
 	if in.Op == "wgmma.mma_async.sp" {
-		op.sparse = l.sparsity(args[3].X, args[4].X, in.U, op.k)
+		op.sparse = mx.sparsity(args[3].X, args[4].X, in.U, op.k)
 		args = slices.Delete(slices.Clone(args), 3, 5)
 	}
-	op.scaleD = l.read(args[3].X, ptx.Pred)
+	op.scaleD = mx.read(args[3].X, ptx.Pred)
 	// The rest are constants: 1 or -1 for the scales, 0 or 1 for the transpositions.
 	constant := func(i int) int64 {
 		x := args[i].X
@@ -132,7 +135,7 @@ func (l *lowering) wgmma(in *isa.Inst) {
 		}
 		imm, ok := x.(*ptx.Imm)
 		if !ok {
-			l.fail(in.Src.Pos, "operand %d must be a constant", i+1)
+			mx.fail(in.Src.Pos, "operand %d must be a constant", i+1)
 		}
 		if neg {
 			return -int64(imm.Bits)
@@ -144,18 +147,18 @@ func (l *lowering) wgmma(in *isa.Inst) {
 	}
 	if len(args) > 6 {
 		if vector == (len(args) == 8) {
-			l.fail(in.Src.Pos, "%d operands, with A in registers: %v", len(args), vector)
+			mx.fail(in.Src.Pos, "%d operands, with A in registers: %v", len(args), vector)
 		}
 		if !vector {
 			op.transA = constant(6) == 1
 		}
 		op.transB = constant(len(args)-1) == 1
 	}
-	op.d = l.registers(args[0].X, ptx.B32, regs, true)
+	op.d = mx.registers(args[0].X, ptx.B32, regs, true)
 	if op.da.float == nil {
-		l.warpWide(func(w *warp, in *inst, _ uint32) { op.integer(w, in) })
+		mx.warpWide(func(w *warp, in *inst, _ uint32) { op.integer(w, in) })
 	} else {
-		l.warpWide(func(w *warp, in *inst, _ uint32) { op.float(w, in) })
+		mx.warpWide(func(w *warp, in *inst, _ uint32) { op.float(w, in) })
 	}
 }
 

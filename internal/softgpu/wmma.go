@@ -52,24 +52,25 @@ func fragmentReg(t ptx.Type) ptx.Type {
 	return ptx.B32
 }
 
-func (l *lowering) wmma(in *isa.Inst) {
+func (mx matrices) wmma(in *isa.Inst) {
 	m, n, k := shapeOf(in.Shape)
 	ta, tb, tc := in.U, in.V, in.W
 	if tb == ptx.TypeNone { // f16: only the types of D and C are written
 		ta, tb, tc = ptx.F16, ptx.F16, in.U
 	}
-	fa, fb, fc, fd := fragmentOf('a', in.Shape, ta), fragmentOf('b', in.Shape, tb), fragmentOf('c', in.Shape, tc), fragmentOf('c', in.Shape, in.T)
-	a := l.registers(in.Args[1].X, fragmentReg(ta), fa.regs, false)
-	b := l.registers(in.Args[2].X, fragmentReg(tb), fb.regs, false)
-	c := l.registers(in.Args[3].X, fragmentReg(tc), fc.regs, false)
-	d := l.registers(in.Args[0].X, fragmentReg(in.T), fd.regs, true)
+	fa, fb, fc, fd := fragmentOf('a', in.Shape, ta), fragmentOf('b', in.Shape, tb), fragmentOf('c', in.Shape, tc),
+		fragmentOf('c', in.Shape, in.T)
+	a := mx.registers(in.Args[1].X, fragmentReg(ta), fa.regs, false)
+	b := mx.registers(in.Args[2].X, fragmentReg(tb), fb.regs, false)
+	c := mx.registers(in.Args[3].X, fragmentReg(tc), fc.regs, false)
+	d := mx.registers(in.Args[0].X, fragmentReg(in.T), fd.regs, true)
 	dt, saturate, and, isBits := in.T, in.Has(isa.Satfinite), in.Fn == "and", ta == ptx.B1
 	rnd := number.Nearest
 	if in.Rnd != "" {
 		rnd = number.RoundingOf(in.Rnd)
 	}
 	if fa.d.float == nil {
-		l.warpWide(func(w *warp, _ *inst, _ uint32) {
+		mx.warpWide(func(w *warp, _ *inst, _ uint32) {
 			s := w.scratch()
 			readFragment(w, &fc, c, s.r[:], fc.d.intAt)
 			if isBits {
@@ -91,7 +92,7 @@ func (l *lowering) wmma(in *isa.Inst) {
 		})
 		return
 	}
-	l.warpWide(func(w *warp, _ *inst, _ uint32) {
+	mx.warpWide(func(w *warp, _ *inst, _ uint32) {
 		s := w.scratch()
 		readFragment(w, &fa, a, s.a[:], fa.d.floatAt)
 		readFragment(w, &fb, b, s.b[:], fb.d.floatAt)
@@ -132,7 +133,7 @@ func readFragment[T any](w *warp, f *fragment, regs []uint32, to []T, at func(x 
 
 // wmmaMemory is wmma.load and wmma.store. The matrix lies by rows or columns,
 // stride elements apart.
-func (l *lowering) wmmaMemory(in *isa.Inst) {
+func (mx matrices) wmmaMemory(in *isa.Inst) {
 	store := in.Op == "wmma.store.d"
 	which := byte('c')
 	if !store {
@@ -143,10 +144,10 @@ func (l *lowering) wmmaMemory(in *isa.Inst) {
 	if !store {
 		mem, reg = reg, mem
 	}
-	sp := l.accessSpace(in, mem)
-	x := inst{kind: kindSync, e: l.constBits(uint64(fullMask), slot32)}
+	sp := mx.accessSpace(in, mem)
+	x := inst{kind: kindSync, e: mx.constBits(uint64(fullMask), slot32)}
 	var wide bool
-	x.a, x.off, wide = l.address(mem, sp)
+	x.a, x.off, wide = mx.address(mem, sp)
 	if wide {
 		x.wide = wideA
 	}
@@ -156,11 +157,11 @@ func (l *lowering) wmmaMemory(in *isa.Inst) {
 	if byRows {
 		line = f.cols
 	}
-	stride := l.constBits(uint64(line), slot32)
+	stride := mx.constBits(uint64(line), slot32)
 	if len(in.Args) > 2 {
-		stride = l.read(in.Args[2].X, ptx.U32)
+		stride = mx.read(in.Args[2].X, ptx.U32)
 	}
-	regs := l.registers(reg, fragmentReg(in.T), f.regs, !store)
+	regs := mx.registers(reg, fragmentReg(in.T), f.regs, !store)
 	size, per := uint64(f.d.bits), f.d.per
 	if size < 8 {
 		// Sub-byte elements: whole registers, which lie side by side along k.
@@ -206,7 +207,7 @@ func (l *lowering) wmmaMemory(in *isa.Inst) {
 			}
 		}
 	}
-	l.emit(x)
+	mx.emit(x)
 }
 
 // observeSpace is observe for an instruction that may name another space than global.
@@ -244,21 +245,21 @@ func putBits(p unsafe.Pointer, x, size uint64) {
 // matrixMemory is ldmatrix and stmatrix (PTX ISA 9.7.14.5.15 and .16): lane 8j+i has the
 // address of row i of matrix j; lane 4i+c holds elements 2c and 2c+1 of row i
 // of matrix j in register j, or of column i with .trans.
-func (l *lowering) matrixMemory(in *isa.Inst) {
+func (mx matrices) matrixMemory(in *isa.Inst) {
 	store := in.Op == "stmatrix"
 	mem, reg := in.Args[0].X, in.Args[1].X
 	if !store {
 		mem, reg = reg, mem
 	}
-	sp := l.accessSpace(in, mem)
+	sp := mx.accessSpace(in, mem)
 	n := int(in.Num[1] - '0')
-	x := inst{kind: kindSync, e: l.constBits(uint64(fullMask), slot32)}
+	x := inst{kind: kindSync, e: mx.constBits(uint64(fullMask), slot32)}
 	var wide bool
-	x.a, x.off, wide = l.address(mem, sp)
+	x.a, x.off, wide = mx.address(mem, sp)
 	if wide {
 		x.wide = wideA
 	}
-	regs := l.registers(reg, ptx.B32, n, !store)
+	regs := mx.registers(reg, ptx.B32, n, !store)
 	trans := in.Has(isa.Trans)
 	need := uint8(pageReadOnly)
 	if store {
@@ -286,13 +287,13 @@ func (l *lowering) matrixMemory(in *isa.Inst) {
 			}
 		}
 	}
-	l.emit(x)
+	mx.emit(x)
 }
 
 // movmatrix transposes an 8×8 matrix of 16-bit elements held as by ldmatrix.
-func (l *lowering) movmatrix(in *isa.Inst) {
-	d, a := l.writeExact(in.Args[0].X, ptx.B32), l.read(in.Args[1].X, ptx.B32)
-	l.warpWide(func(w *warp, _ *inst, _ uint32) {
+func (mx matrices) movmatrix(in *isa.Inst) {
+	d, a := mx.writeExact(in.Args[0].X, ptx.B32), mx.read(in.Args[1].X, ptx.B32)
+	mx.warpWide(func(w *warp, _ *inst, _ uint32) {
 		src, dst := *w.r.v32(a), w.r.v32(d)
 		at := func(row, col int) uint32 { return src[row*4+col/2] >> (col % 2 * 16) & 0xffff }
 		for lane := range dst {

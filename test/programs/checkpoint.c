@@ -20,7 +20,7 @@ static struct {
 	CUdeviceptr linear, pooled, virtual, counter, small[64];
 	CUmemoryPool pool;
 	CUmemGenericAllocationHandle handle;
-	uint32_t *pinned;
+	uint32_t *pinned, registered[100];
 	CUgraph graph;
 	CUgraphExec exec;
 	int called;
@@ -47,6 +47,8 @@ static void make(void)
 		CU(cuMemsetD32_v2(st.small[i], (unsigned)i, 64));
 	}
 	CU(cuMemAllocHost_v2((void **)&st.pinned, N * 4));
+	CU(cuMemHostRegister_v2(st.registered, sizeof st.registered, 0));
+	CU(cuMemHostGetDevicePointer_v2(&(CUdeviceptr){0}, st.registered, 0));
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CU(cuMemPoolCreate(&st.pool, &props));
 	CU(cuMemAllocFromPoolAsync(&st.pooled, N * 4, st.pool, st.plain));
@@ -112,6 +114,12 @@ static void verify(uint32_t round)
 		CHECK(st.pinned[i] == 4000 + round + i);
 	fill(st.fill, (CUdeviceptr)(uintptr_t)st.pinned, N, 10, st.plain);
 	CU(cuStreamSynchronize(st.plain));
+	/* and so is registered memory */
+	st.registered[5] += 1000;
+	inc(st.inc, (CUdeviceptr)(uintptr_t)st.registered, 100, st.plain);
+	CU(cuStreamSynchronize(st.plain));
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK(st.registered[i] == (round + 1) * (i == 5 ? 1001 : 1));
 	CU(cuCtxPushCurrent_v2(st.b));
 	CUdeviceptr p;
 	CU(cuMemAlloc_v2(&p, 4096));

@@ -3,6 +3,84 @@
 
 enum { WORDS = 1 << 20, BIG = 40 << 20 };
 
+static void look(void *p)
+{
+	uint32_t **at = p; /* where to, what at */
+	*at[0] = *at[1];
+}
+
+/* Kernels on memory of the program's own, which need not begin or end with a page. */
+static void registered(CUfunction f_inc, CUfunction f_copy, CUstream s, CUdeviceptr p)
+{
+	enum { COUNT = 5000, BEFORE = 16 };
+	uint8_t *block = calloc(1, 4 * COUNT + 2 * BEFORE);
+	uint32_t *mine = (uint32_t *)(block + BEFORE), n = COUNT;
+	CUdeviceptr d, base;
+	size_t size;
+	unsigned flags, type;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer_v2(&d, mine, 0));
+	CU(cuMemHostRegister_v2(mine, 4 * COUNT, 2 /* device map */));
+	CU(cuMemHostGetDevicePointer_v2(&d, mine + 5, 0));
+	CHECK(d == (CUdeviceptr)(uintptr_t)(mine + 5));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer_v2(&d, mine + COUNT, 0));
+	CU(cuMemHostGetFlags(&flags, mine));
+	CHECK(flags == 2);
+	d = (CUdeviceptr)(uintptr_t)mine;
+	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d + 20));
+	CHECK(type == CU_MEMORYTYPE_HOST);
+	CU(cuMemGetAddressRange_v2(&base, &size, d + 20));
+	CHECK(base == d && size == 4 * COUNT);
+
+	for (uint32_t i = 0; i < COUNT; i++)
+		mine[i] = 0x10000 * i;
+	inc(f_inc, d, COUNT, s);
+	CU(cuStreamSynchronize(s));
+	for (uint32_t i = 0; i < COUNT; i++)
+		CHECK(mine[i] == 0x10000 * i + 1);
+	mine[7] = 99; /* seen by the next work, and what nobody wrote stays */
+	inc(f_inc, d, 10, s);
+	CU(cuMemsetD32Async(d + 400, 0xabcdef01, 3, s));
+	CU(cuMemcpyDtoDAsync_v2(d + 800, d + 28, 4, s));
+	CU(cuStreamSynchronize(s));
+	CHECK(mine[7] == 100 && mine[8] == 0x80002 && mine[10] == 0xa0001);
+	CHECK(mine[99] == 0x630001 && mine[100] == 0xabcdef01 && mine[102] == 0xabcdef01 && mine[103] == 0x670001);
+	CHECK(mine[200] == 100);
+	void *args[] = {&p, &d, &n};
+	CU(cuLaunchKernel(f_copy, 40, 1, 1, 128, 1, 1, 0, s, args, NULL));
+	uint32_t *back = malloc(4 * COUNT);
+	CU(cuStreamSynchronize(s));
+	CU(cuMemcpyDtoH_v2(back, p, 4 * COUNT));
+	CHECK(memcmp(back, mine, 4 * COUNT) == 0);
+	CUgraph graph; /* and in a graph: what one node writes, the host sees in the next */
+	CUgraphExec exec;
+	uint32_t seen = 0;
+	CU(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	inc(f_inc, d, 10, s);
+	uint32_t *look_at[] = {&seen, mine + 7};
+	CU(cuLaunchHostFunc(s, look, look_at));
+	CU(cuStreamEndCapture(s, &graph));
+	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	mine[7] = 500;
+	CU(cuGraphLaunch(exec, s));
+	CU(cuStreamSynchronize(s));
+	CHECK(seen == 501 && mine[7] == 501);
+	mine[7] = 100;
+	for (int i = 0; i < BEFORE; i++)
+		CHECK(block[i] == 0 && block[BEFORE + 4 * COUNT + i] == 0);
+
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(mine + 1));
+	CU(cuMemHostUnregister(mine));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer_v2(&d, mine, 0));
+	CU(cuMemHostRegister_v2(mine, 64, 0)); /* again, and smaller */
+	CU(cuMemHostGetDevicePointer_v2(&d, mine, 0));
+	inc(f_inc, d, 16, s);
+	CU(cuStreamSynchronize(s));
+	CHECK(mine[7] == 101 && mine[15] == 0xf0002 && mine[16] == 0x100001);
+	CU(cuMemHostUnregister(mine));
+	free(back);
+	free(block);
+}
+
 int main(void)
 {
 	CUcontext ctx = start(NULL);
@@ -76,6 +154,8 @@ int main(void)
 	EXPECT(713 /* not registered */, cuMemHostUnregister(mine));
 	CU(cuMemcpyDtoH_v2(on_stack, p, sizeof on_stack));
 	CHECK(on_stack[3] == 0x5a5a5a5a);
+
+	registered(f_inc, f_copy, s, p);
 
 	/* pageable, larger than one message */
 	CUdeviceptr big;

@@ -2,7 +2,6 @@ package summarise
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"holdfast/internal/footprint"
@@ -33,25 +32,35 @@ type access struct {
 	lone   bool  // of such a write: only threads whose tid.x is 0 make it
 }
 
+// accesses lists what a kernel does to global memory.
+type accesses struct {
+	*provenance
+	used []bool // values that something reads
+}
+
+func newAccesses(vs *values) *accesses {
+	return &accesses{provenance: &provenance{values: vs}}
+}
+
 // collect lists the accesses of a kernel.
-func (k *kernel) collect() []*access {
+func (ac *accesses) collect() []*access {
 	var list []*access
-	k.windows()
-	k.used = make([]bool, len(k.f.Vals))
-	for _, b := range k.f.Blocks {
+	ac.windows()
+	ac.used = make([]bool, len(ac.f.Vals))
+	for _, b := range ac.f.Blocks {
 		for _, in := range b.Insts {
 			in.Uses(func(x *ir.Operand) {
 				if x.Kind == ir.Value {
-					k.used[x.Val] = true
+					ac.used[x.Val] = true
 				}
 			})
 		}
 	}
-	for at, in := range k.ordered() {
+	for at, in := range ac.ordered() {
 		for i := range in.Mem {
-			if a := k.access(at.block, in, &in.Mem[i], k.facts[at.block.Index]); a != nil {
+			if a := ac.access(at.block, in, &in.Mem[i], ac.facts[at.block.Index]); a != nil {
 				a.order = at.order
-				list = append(list, k.rows(a, in, in.Mem[i].Tile)...)
+				list = append(list, ac.rows(a, in, in.Mem[i].Tile)...)
 			}
 		}
 	}
@@ -64,108 +73,45 @@ type position struct {
 	order int
 }
 
-// ordered yields the instructions in the order of sequence.
-func (k *kernel) ordered() iter.Seq2[position, *ir.Inst] {
-	return func(yield func(position, *ir.Inst) bool) {
-		order := 0
-		for _, b := range k.sequence() {
-			for _, in := range b.Insts {
-				if order++; !yield(position{b, order}, in) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// sequence is the blocks in an order in which everything that may be executed before a block, in the
-// first iteration of the loops around it, comes before it. What a loop holds comes before what
-// follows the loop.
-func (k *kernel) sequence() []*ir.Block {
-	done := make([]bool, len(k.f.Blocks))
-	var post []*ir.Block
-	next := func(b *ir.Block) []*ir.Block {
-		var list []*ir.Block
-		for _, e := range b.Succs {
-			if !k.f.Dom.Dominates(e.Block.Index, b.Index) {
-				list = append(list, e.Block)
-				continue
-			}
-			l := k.f.Loops.Of[e.Block.Index]
-			for l != nil && l.Header != e.Block {
-				l = l.Parent
-			}
-			if l == nil {
-				continue
-			}
-			for _, x := range l.Exits {
-				list = append(list, x.Block.Succs[x.Index].Block)
-			}
-		}
-		return list
-	}
-	type frame struct {
-		b    *ir.Block
-		rest []*ir.Block
-	}
-	stack := []frame{{k.f.Blocks[0], next(k.f.Blocks[0])}}
-	done[0] = true
-	for len(stack) > 0 {
-		top := &stack[len(stack)-1]
-		if len(top.rest) == 0 {
-			post = append(post, top.b)
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		b := top.rest[0]
-		top.rest = top.rest[1:]
-		if !done[b.Index] {
-			done[b.Index] = true
-			stack = append(stack, frame{b, next(b)})
-		}
-	}
-	slices.Reverse(post)
-	return post
-}
-
-func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *access {
+func (ac *accesses) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *access {
 	if m.Space == ir.Const {
-		return k.constantRead(b, in, m, facts)
+		return ac.constantRead(b, in, m, facts)
 	}
 	if m.Space != ir.Global && m.Space != ir.Generic || in.Op == ir.Prefetch || !m.Read && !m.Write {
 		return nil
 	}
 	own := facts
 	if in.Guarded() {
-		own = k.resolved(k.conjuncts(k.operand(in.Guard, 1), false, slices.Clone(facts)))
+		cs := conditions{ac.graph}
+		own = cs.resolved(cs.conjuncts(ac.operand(in.Guard, 1), false, slices.Clone(facts)))
 	}
-	addr := k.assume(k.operand(m.Base, 64), own)
-	f := k.linear[addr]
+	addr := decisions{ac.graph}.assume(ac.operand(m.Base, 64), own)
+	f := ac.linear[addr]
 	if f.sym != 0 {
-		switch k.symbols[f.sym-1].space {
+		switch ac.symbols[f.sym-1].space {
 		case ir.Global, ir.Generic:
 		case ir.Const:
-			return k.constantRead(b, in, m, facts)
+			return ac.constantRead(b, in, m, facts)
 		default:
 			return nil // a variable in shared, local or parameter memory
 		}
-	} else if m.Space == ir.Generic && k.inWindow(m.Base) {
+	} else if m.Space == ir.Generic && ac.inWindow(m.Base) {
 		return nil
 	}
 	a := &access{f: f, addr: addr, off: m.Off, bytes: int64(m.Bytes), facts: own, block: b, pos: in.Pos, async: m.Later}
 	switch {
 	case in.Op == ir.Store && len(in.Args) == 1 && in.Args[0].Kind == ir.Value && in.Args[0].Part == "":
-		a.value = k.vals[in.Args[0].Val]
+		a.value = ac.vals[in.Args[0].Val]
 	case in.Op == ir.Load && len(in.Defs) == 1 && in.Defs[0] != ir.None:
-		a.value = k.vals[in.Defs[0]]
+		a.value = ac.vals[in.Defs[0]]
 	}
 	a.upTo = m.Partly
 	if in.Guarded() {
-		a.guard = k.operand(in.Guard, 1)
+		a.guard = ac.operand(in.Guard, 1)
 	}
 	switch {
 	case in.Op == ir.Atomic:
-		a.kind, a.atom = k.atomic(in)
+		a.kind, a.atom = ac.atomic(in)
 	case m.Read && m.Write:
 		a.kind = footprint.IsUpdate
 	case m.Write:
@@ -177,16 +123,16 @@ func (k *kernel) access(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *a
 }
 
 // constantRead is a read of constant memory: it stays in its variable.
-func (k *kernel) constantRead(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *access {
-	f := k.linear[k.operand(m.Base, 64)]
+func (ac *accesses) constantRead(b *ir.Block, in *ir.Inst, m *ir.Access, facts []fact) *access {
+	f := ac.linear[ac.operand(m.Base, 64)]
 	if f.sym == 0 || !m.Read {
 		return nil // nothing that a kernel can write
 	}
 	a := &access{kind: footprint.IsRead, f: f, off: m.Off, bytes: int64(m.Bytes), facts: facts, block: b, pos: in.Pos}
-	size := int64(k.symbols[f.sym-1].size)
-	at := k.formBounds(k.withoutSymbol(f)).Plus(interval.Bounds{Lo: m.Off, Hi: m.Off})
+	size := int64(ac.symbols[f.sym-1].size)
+	at := ac.formBounds(ac.withoutSymbol(f)).Plus(interval.Bounds{Lo: m.Off, Hi: m.Off})
 	if len(f.checks) > 0 || size > 0 && (at.Lo < 0 || at.Hi > size-a.bytes) {
-		a.f = k.form(linear{c: k.num(0), sym: f.sym})
+		a.f = ac.form(linear{c: ac.num(0), sym: f.sym})
 		a.off, a.bytes = 0, max(size, 1)
 	}
 	return a
@@ -200,24 +146,24 @@ func (g *graph) withoutSymbol(f *linear) *linear {
 
 // rows are the accesses of a warp that loads or stores a matrix: one for each row, or column, that lies in one piece.
 // The whole warp makes them, so that no thread surely makes all.
-func (k *kernel) rows(a *access, in *ir.Inst, t *ir.Tile) []*access {
+func (ac *accesses) rows(a *access, in *ir.Inst, t *ir.Tile) []*access {
 	if t == nil {
 		return []*access{a}
 	}
-	stride := k.operand(in.Args[t.Stride], 32)
-	if !k.uniform[stride] {
+	stride := ac.operand(in.Args[t.Stride], 32)
+	if !ac.uniform[stride] {
 		return []*access{a}
 	}
-	step := k.binary(form.OpMul, 64, k.unary(form.OpZext, 64, stride), k.num(int64(t.Elem)))
+	step := ac.binary(form.OpMul, 64, ac.unary(form.OpZext, 64, stride), ac.num(int64(t.Elem)))
 	var list []*access
 	for i := range t.Rows {
 		r := *a
-		off := k.binary(form.OpMul, 64, step, k.num(int64(i)))
-		f, ok := k.sum(a.f, k.uniformForm(off), k.num(1))
+		off := ac.binary(form.OpMul, 64, step, ac.num(int64(i)))
+		f, ok := ac.sum(a.f, ac.uniformForm(off), ac.num(1))
 		if !ok {
 			return []*access{a}
 		}
-		r.f, r.addr, r.bytes = f, k.binary(form.OpAdd, 64, a.addr, off), int64(t.Bytes)
+		r.f, r.addr, r.bytes = f, ac.binary(form.OpAdd, 64, a.addr, off), int64(t.Bytes)
 		r.async, r.upTo = true, true
 		list = append(list, &r)
 	}
@@ -234,7 +180,7 @@ type bundle struct {
 }
 
 // bundles merges accesses of one kind, under the same guards, at the same form but for a constant.
-func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
+func (g *graph) bundles(list []*access, guards func(*access) int) []*bundle {
 	type key struct {
 		kind   footprint.AccessKind
 		atom   atomicUpdate
@@ -250,10 +196,10 @@ func (k *kernel) bundles(list []*access, guards func(*access) int) []*bundle {
 	var keys []key
 	for _, a := range list {
 		base, off := a.f, a.off
-		if x := k.exprs[a.f.c]; x.op == form.OpConst {
-			base, off = k.moved(a.f, k.num(0)), off+x.imm
-		} else if c, ok := k.constant(x.b); ok && x.op == form.OpAdd {
-			base, off = k.moved(a.f, x.a), off+c
+		if x := g.exprs[a.f.c]; x.op == form.OpConst {
+			base, off = g.moved(a.f, g.num(0)), off+x.imm
+		} else if c, ok := g.constant(x.b); ok && x.op == form.OpAdd {
+			base, off = g.moved(a.f, x.a), off+c
 		}
 		n := *a
 		n.f, n.off = base, off

@@ -23,10 +23,10 @@ type limit struct {
 }
 
 // limits are the values that facts bound on both sides, and that their forms do not.
-func (k *kernel) limits(facts []fact) []limit {
+func (ds decisions) limits(facts []fact) []limit {
 	var list []limit
 	for _, f := range facts {
-		x := k.exprs[f.e]
+		x := ds.exprs[f.e]
 		switch x.op {
 		case form.OpLTS, form.OpLES, form.OpLTU, form.OpLEU:
 		default:
@@ -38,11 +38,11 @@ func (k *kernel) limits(facts []fact) []limit {
 		}
 		signed := x.op == form.OpLTS || x.op == form.OpLES
 		e, by := below, above
-		if k.uniform[below] {
+		if ds.uniform[below] {
 			e, by = above, below
 		}
-		w := k.width(e)
-		if w == 1 || k.uniform[e] || !k.uniform[by] || !signed && e == above || !k.adrift(e, signed) {
+		w := ds.width(e)
+		if w == 1 || ds.uniform[e] || !ds.uniform[by] || !signed && e == above || !ds.adrift(e, signed) {
 			continue
 		}
 		i := slices.IndexFunc(list, func(l limit) bool { return l.e == e })
@@ -54,13 +54,13 @@ func (k *kernel) limits(facts []fact) []limit {
 		off := form.Truth(strict) & 1
 		switch { // where e < 0 is asked for, by-1 is another number, but no thread comes there
 		case e == above:
-			l.by = k.binary(form.OpMaxS, w, l.by, k.binary(form.OpAdd, w, by, k.number(w, off)))
+			l.by = ds.binary(form.OpMaxS, w, l.by, ds.binary(form.OpAdd, w, by, ds.number(w, off)))
 			l.least = true
 		case signed:
-			l.by = k.binary(form.OpMinS, w, l.by, k.binary(form.OpAdd, w, by, k.number(w, -off)))
+			l.by = ds.binary(form.OpMinS, w, l.by, ds.binary(form.OpAdd, w, by, ds.number(w, -off)))
 			l.atmost = true
 		default:
-			l.by = k.binary(form.OpMinU, w, l.by, k.binary(form.OpAdd, w, by, k.number(w, -off)))
+			l.by = ds.binary(form.OpMinU, w, l.by, ds.binary(form.OpAdd, w, by, ds.number(w, -off)))
 			l.least, l.atmost = true, true
 		}
 	}
@@ -69,16 +69,16 @@ func (k *kernel) limits(facts []fact) []limit {
 
 // adrift reports whether a value that is compared with a uniform one has something unknown in it, and no form that a
 // guard of it could bound.
-func (k *kernel) adrift(e exprID, signed bool) bool {
-	f := k.linear[e]
-	if f.sym != 0 || !k.loose(f, 0) {
+func (ds decisions) adrift(e exprID, signed bool) bool {
+	f := ds.linear[e]
+	if f.sym != 0 || !ds.loose(f, 0) {
 		return false
 	}
-	w := k.width(e)
-	b := k.formBounds(f)
+	w := ds.width(e)
+	b := ds.formBounds(f)
 	switch {
 	case signed:
-		return w > 32 && !b.In(numbers(f, w, true)) && !k.itself(f, w, true)
+		return w > 32 && !b.In(numbers(f, w, true)) && !ds.itself(f, w, true)
 	case w > 32 || len(f.checks) > 0:
 		return true
 	}
@@ -86,19 +86,19 @@ func (k *kernel) adrift(e exprID, signed bool) bool {
 }
 
 // loose reports whether something unknown is in a form.
-func (k *kernel) loose(f *linear, depth int) bool {
+func (ds decisions) loose(f *linear, depth int) bool {
 	for _, t := range f.terms {
-		v := k.vars[t.v]
+		v := ds.vars[t.v]
 		switch v.kind {
 		case form.KindTable, form.KindParam:
 			return true
 		case form.KindAny:
-			if k.exprs[v.from].op == form.OpUnknown {
+			if ds.exprs[v.from].op == form.OpUnknown {
 				return true
 			}
 		}
 		for _, a := range v.args {
-			if depth > 8 || k.loose(a.f, depth+1) {
+			if depth > 8 || ds.loose(a.f, depth+1) {
 				return true
 			}
 		}
@@ -107,36 +107,36 @@ func (k *kernel) loose(f *linear, depth int) bool {
 }
 
 // within is a value where limits hold of what it is made from.
-func (k *kernel) within(e exprID, list []limit, depth int) exprID {
+func (ds decisions) within(e exprID, list []limit, depth int) exprID {
 	for _, l := range list {
 		if l.e == e {
 			return l.by
 		}
 	}
-	x := k.exprs[e]
-	if k.uniform[e] || x.op > form.OpSelect || x.w == 1 || depth > 12 {
+	x := ds.exprs[e]
+	if ds.uniform[e] || x.op > form.OpSelect || x.w == 1 || depth > 12 {
 		return e
 	}
 	var arg [3]exprID
 	same := true
 	for i, a := range [...]exprID{x.a, x.b, x.c} {
 		if a != noExpr {
-			arg[i] = k.within(a, list, depth+1)
+			arg[i] = ds.within(a, list, depth+1)
 			same = same && arg[i] == a
 		}
 	}
 	if same {
 		return e
 	}
-	return k.make(x.op, x.w, arg[0], arg[1], arg[2])
+	return ds.make(x.op, x.w, arg[0], arg[1], arg[2])
 }
 
 // resolved adds what follows from several facts: p from p || q, where q does not hold. An assertion of an index that a
 // mask covers, !mask || i < n, says something where the mask holds.
-func (k *kernel) resolved(list []fact) []fact {
+func (cs conditions) resolved(list []fact) []fact {
 	for i := 0; i < len(list) && len(list) < 64; i++ {
 		f := list[i]
-		x := k.exprs[f.e]
+		x := cs.exprs[f.e]
 		if x.op != form.OpOr || f.not {
 			if x.op != form.OpAnd || !f.not {
 				continue
@@ -145,8 +145,8 @@ func (k *kernel) resolved(list []fact) []fact {
 		// One of x.a and x.b is as want says.
 		want := int(form.Truth(!f.not) & 1)
 		for _, p := range [2][2]exprID{{x.a, x.b}, {x.b, x.a}} {
-			if r := k.truthOf(p[0], list, 0); r >= 0 && r != want {
-				list = k.conjuncts(p[1], f.not, list)
+			if r := cs.truthOf(p[0], list, 0); r >= 0 && r != want {
+				list = cs.conjuncts(p[1], f.not, list)
 				break
 			}
 		}
@@ -155,32 +155,32 @@ func (k *kernel) resolved(list []fact) []fact {
 }
 
 // truthOf is 1 if a predicate is true where some facts hold, 0 if it is false, and -1 if neither is seen.
-func (k *kernel) truthOf(e exprID, facts []fact, depth int) int {
+func (cs conditions) truthOf(e exprID, facts []fact, depth int) int {
 	for _, f := range facts {
 		if f.e == e {
 			return 1 - int(form.Truth(f.not)&1)
 		}
 	}
-	x := k.exprs[e]
+	x := cs.exprs[e]
 	if depth > 8 {
 		return -1
 	}
 	switch x.op {
 	case form.OpLTS, form.OpLES:
-		if v, top, above, ok := k.threshold(x); ok {
+		if v, top, above, ok := cs.threshold(x); ok {
 			for _, f := range facts {
-				if w, t, a, ok := k.threshold(k.exprs[f.e]); ok && v == w && top == t {
+				if w, t, a, ok := cs.threshold(cs.exprs[f.e]); ok && v == w && top == t {
 					return int(form.Truth((a == above) != f.not) & 1)
 				}
 			}
 		}
 	case form.OpNot:
-		if r := k.truthOf(x.a, facts, depth+1); r >= 0 {
+		if r := cs.truthOf(x.a, facts, depth+1); r >= 0 {
 			return 1 - r
 		}
 	case form.OpAnd, form.OpOr:
 		ends := int(form.Truth(x.op == form.OpOr) & 1) // what decides it alone
-		a, b := k.truthOf(x.a, facts, depth+1), k.truthOf(x.b, facts, depth+1)
+		a, b := cs.truthOf(x.a, facts, depth+1), cs.truthOf(x.b, facts, depth+1)
 		switch {
 		case a == ends || b == ends:
 			return ends
@@ -193,52 +193,52 @@ func (k *kernel) truthOf(e exprID, facts []fact, depth int) int {
 
 // zeros adds what is known where no bit of a number under a mask is set: of a vector's assertions, Triton makes a bit
 // each, and asks whether any is set.
-func (k *kernel) zeros(e exprID, mask uint64, list []fact, depth int) []fact {
-	x := k.exprs[e]
+func (cs conditions) zeros(e exprID, mask uint64, list []fact, depth int) []fact {
+	x := cs.exprs[e]
 	mask &= form.Unsigned(x.w, -1)
 	if mask == 0 || depth > 12 {
 		return list
 	}
-	c, constant := k.constant(x.b)
+	c, constant := cs.constant(x.b)
 	switch x.op {
 	case form.OpOr:
-		return k.zeros(x.b, mask, k.zeros(x.a, mask, list, depth+1), depth+1)
+		return cs.zeros(x.b, mask, cs.zeros(x.a, mask, list, depth+1), depth+1)
 	case form.OpAnd:
 		if constant {
-			return k.zeros(x.a, mask&uint64(c), list, depth+1)
+			return cs.zeros(x.a, mask&uint64(c), list, depth+1)
 		}
 	case form.OpMul: // bit i is bit i-n of what is shifted
 		if constant && c > 0 && c&(c-1) == 0 {
-			return k.zeros(x.a, mask/uint64(c), list, depth+1)
+			return cs.zeros(x.a, mask/uint64(c), list, depth+1)
 		}
 	case form.OpZext, form.OpTrunc:
-		if w := k.width(x.a); w > 1 {
-			return k.zeros(x.a, mask, list, depth+1)
+		if w := cs.width(x.a); w > 1 {
+			return cs.zeros(x.a, mask, list, depth+1)
 		} else if x.op == form.OpZext && mask&1 != 0 {
-			return k.conjuncts(x.a, true, list)
+			return cs.conjuncts(x.a, true, list)
 		}
 	case form.OpSelect:
-		d, other := k.constant(x.c)
+		d, other := cs.constant(x.c)
 		if constant && uint64(c)&mask != 0 {
-			return k.conjuncts(x.a, true, list)
+			return cs.conjuncts(x.a, true, list)
 		}
 		if other && uint64(d)&mask != 0 {
-			return k.conjuncts(x.a, false, list)
+			return cs.conjuncts(x.a, false, list)
 		}
 	}
 	return list
 }
 
 // threshold sees v < top, and (above) its opposite, in a signed comparison of a value with a constant.
-func (k *kernel) threshold(x expr) (v exprID, top int64, above, ok bool) {
-	if x.op != form.OpLTS && x.op != form.OpLES || k.width(x.a) > 32 { // top may be 2^31
+func (cs conditions) threshold(x expr) (v exprID, top int64, above, ok bool) {
+	if x.op != form.OpLTS && x.op != form.OpLES || cs.width(x.a) > 32 { // top may be 2^31
 		return
 	}
 	more := form.Truth(x.op == form.OpLES) & 1
-	if c, ok := k.constant(x.b); ok {
+	if c, ok := cs.constant(x.b); ok {
 		return x.a, c + more, false, true
 	}
-	if c, ok := k.constant(x.a); ok {
+	if c, ok := cs.constant(x.a); ok {
 		return x.b, c + 1 - more, true, true
 	}
 	return
@@ -246,7 +246,7 @@ func (k *kernel) threshold(x expr) (v exprID, top int64, above, ok bool) {
 
 // each is what a comparison with a maximum or a minimum says of what that is of: where max(a, b) < n, both are; where
 // n < max(a, b) is false, both are not above n.
-func (k *kernel) each(x expr, not bool) []exprID {
+func (cs conditions) each(x expr, not bool) []exprID {
 	signed := x.op == form.OpLTS || x.op == form.OpLES
 	if !signed && x.op != form.OpLTU && x.op != form.OpLEU {
 		return nil
@@ -258,11 +258,11 @@ func (k *kernel) each(x expr, not bool) []exprID {
 	if not {
 		most, least = least, most
 	}
-	switch a, b := k.exprs[x.a], k.exprs[x.b]; {
-	case a.op == most && !k.uniform[x.a]:
-		return []exprID{k.binary(x.op, 1, a.a, x.b), k.binary(x.op, 1, a.b, x.b)}
-	case b.op == least && !k.uniform[x.b]:
-		return []exprID{k.binary(x.op, 1, x.a, b.a), k.binary(x.op, 1, x.a, b.b)}
+	switch a, b := cs.exprs[x.a], cs.exprs[x.b]; {
+	case a.op == most && !cs.uniform[x.a]:
+		return []exprID{cs.binary(x.op, 1, a.a, x.b), cs.binary(x.op, 1, a.b, x.b)}
+	case b.op == least && !cs.uniform[x.b]:
+		return []exprID{cs.binary(x.op, 1, x.a, b.a), cs.binary(x.op, 1, x.a, b.b)}
 	}
 	return nil
 }

@@ -24,22 +24,22 @@ type bisection struct {
 }
 
 // bisect looks for binary searches. It reports whether there is a new one.
-func (k *kernel) bisect(l *ir.Loop) bool {
+func (id inductions) bisect(l *ir.Loop) bool {
 	phis := l.Header.Phis()
 	for _, a := range phis {
 		for _, b := range phis {
 			p, q := a.Defs[0], b.Defs[0]
-			if p == q || k.bisections[p] != nil || k.bisections[q] != nil ||
-				k.width(k.vals[p]) != k.width(k.vals[q]) || k.width(k.vals[p]) < 32 {
+			if p == q || id.bisections[p] != nil || id.bisections[q] != nil ||
+				id.width(id.vals[p]) != id.width(id.vals[q]) || id.width(id.vals[p]) < 32 {
 				continue
 			}
-			if k.exprs[k.vals[p]].op != form.OpUnknown || k.exprs[k.vals[q]].op != form.OpUnknown {
+			if id.exprs[id.vals[p]].op != form.OpUnknown || id.exprs[id.vals[q]].op != form.OpUnknown {
 				continue
 			}
-			if x := k.bisection(l, a, b); x != nil {
-				k.bisections[p], k.bisections[q] = x, x
+			if x := id.bisection(l, a, b); x != nil {
+				id.bisections[p], id.bisections[q] = x, x
 				for v := range x.mid {
-					k.midpoints[v] = x
+					id.midpoints[v] = x
 				}
 				return true
 			}
@@ -48,37 +48,37 @@ func (k *kernel) bisect(l *ir.Loop) bool {
 	return false
 }
 
-func (k *kernel) bisection(l *ir.Loop, a, b *ir.Inst) *bisection {
-	p, q := k.vals[a.Defs[0]], k.vals[b.Defs[0]]
-	w := k.width(p)
+func (id inductions) bisection(l *ir.Loop, a, b *ir.Inst) *bisection {
+	p, q := id.vals[a.Defs[0]], id.vals[b.Defs[0]]
+	w := id.width(p)
 	mids := map[exprID]bool{}
 	always, later, first := true, true,
 		true // p < q is tested: in every iteration; before every iteration but the first; before the first
 	for i, from := range l.Header.Preds {
-		np, nq := k.operand(a.Args[i], w), k.operand(b.Args[i], w)
-		facts := k.edgeFacts(from.Block, from.Index, slices.Clone(k.facts[from.Block.Index]))
-		if !k.f.Loops.Contains(l, from.Block) {
-			first = first && k.less(facts, np, nq)
+		np, nq := id.operand(a.Args[i], w), id.operand(b.Args[i], w)
+		facts := id.edgeFacts(from.Block, from.Index, slices.Clone(id.facts[from.Block.Index]))
+		if !id.f.Loops.Contains(l, from.Block) {
+			first = first && id.less(facts, np, nq)
 			continue
 		}
-		always = always && k.less(k.facts[from.Block.Index], p, q)
-		later = later && k.less(facts, np, nq)
-		for _, e := range k.choices(np, nil) {
-			if x := k.exprs[e]; x.op == form.OpAdd {
-				if one, ok := k.constant(x.b); ok && one == 1 && k.middle(x.a, p, q) {
+		always = always && id.less(id.facts[from.Block.Index], p, q)
+		later = later && id.less(facts, np, nq)
+		for _, e := range id.choices(np, nil) {
+			if x := id.exprs[e]; x.op == form.OpAdd {
+				if one, ok := id.constant(x.b); ok && one == 1 && id.middle(x.a, p, q) {
 					mids[x.a] = true
 					continue
 				}
 			}
-			if e != p && !k.middle(e, p, q) {
+			if e != p && !id.middle(e, p, q) {
 				return nil
 			}
 			if e != p {
 				mids[e] = true
 			}
 		}
-		for _, e := range k.choices(nq, nil) {
-			if e != q && !k.middle(e, p, q) {
+		for _, e := range id.choices(nq, nil) {
+			if e != q && !id.middle(e, p, q) {
 				return nil
 			}
 			if e != q {
@@ -90,13 +90,13 @@ func (k *kernel) bisection(l *ir.Loop, a, b *ir.Inst) *bisection {
 		return nil
 	}
 	x := &bisection{loop: l, p: a.Defs[0], q: b.Defs[0], mid: map[ir.ValID]bool{}}
-	for v, e := range k.vals {
-		in := k.f.Vals[v].Def
+	for v, e := range id.vals {
+		in := id.f.Vals[v].Def
 		if e == noExpr || !mids[e] || in == nil || in.Op == ir.Phi || in.Guarded() || len(in.Defs) != 1 ||
-			k.widthOf(ir.ValID(v)) != w {
+			id.widthOf(ir.ValID(v)) != w {
 			continue
 		}
-		if first && later || k.less(k.facts[k.f.Vals[v].Block.Index], p, q) {
+		if first && later || id.less(id.facts[id.f.Vals[v].Block.Index], p, q) {
 			x.mid[ir.ValID(v)] = true
 		}
 	}
@@ -104,9 +104,9 @@ func (k *kernel) bisection(l *ir.Loop, a, b *ir.Inst) *bisection {
 }
 
 // less reports whether p < q follows from one of some facts, if p and q are not negative and q - p does not overflow.
-func (k *kernel) less(facts []fact, p, q exprID) bool {
+func (id inductions) less(facts []fact, p, q exprID) bool {
 	for _, f := range facts {
-		x := k.exprs[f.e]
+		x := id.exprs[f.e]
 		if x.op != form.OpLTS && x.op != form.OpLES && x.op != form.OpLTU && x.op != form.OpLEU {
 			continue
 		}
@@ -116,7 +116,7 @@ func (k *kernel) less(facts []fact, p, q exprID) bool {
 			below, above, strict = above, below, !strict
 		}
 		more := form.Truth(strict) & 1
-		switch b, a := k.exprs[below], k.exprs[above]; {
+		switch b, a := id.exprs[below], id.exprs[above]; {
 		case below == p && above == q && strict:
 			return true
 		case !signed:
@@ -125,7 +125,7 @@ func (k *kernel) less(facts []fact, p, q exprID) bool {
 		case a.op == form.OpConst && b.op == form.OpSub && b.a == p && b.b == q && a.imm-more <= -1:
 			return true
 		case b.op == form.OpConst && above == q && b.imm < 1<<30:
-			if c, ok := k.constant(p); ok && c < b.imm+more {
+			if c, ok := id.constant(p); ok && c < b.imm+more {
 				return true // p is a number
 			}
 		}
@@ -134,18 +134,18 @@ func (k *kernel) less(facts []fact, p, q exprID) bool {
 }
 
 // middle reports whether a value is (p+q)/2, or p + (q-p)/2.
-func (k *kernel) middle(e, p, q exprID) bool {
-	if x := k.half(e); x != noExpr {
-		s := k.exprs[x]
+func (id inductions) middle(e, p, q exprID) bool {
+	if x := id.half(e); x != noExpr {
+		s := id.exprs[x]
 		return s.op == form.OpAdd && (s.a == p && s.b == q || s.a == q && s.b == p)
 	}
-	x := k.exprs[e]
+	x := id.exprs[e]
 	if x.op != form.OpAdd {
 		return false
 	}
 	for _, pair := range [...][2]exprID{{x.a, x.b}, {x.b, x.a}} {
-		if d := k.half(pair[1]); d != noExpr && pair[0] == p {
-			s := k.exprs[d]
+		if d := id.half(pair[1]); d != noExpr && pair[0] == p {
+			s := id.exprs[d]
 			return s.op == form.OpSub && s.a == q && s.b == p
 		}
 	}
@@ -153,49 +153,21 @@ func (k *kernel) middle(e, p, q exprID) bool {
 }
 
 // half is what is divided by 2 in a value, if that is not negative; none: it is nothing of the kind.
-func (k *kernel) half(e exprID) exprID {
-	x := k.exprs[e]
-	c, ok := k.constant(x.b)
+func (id inductions) half(e exprID) exprID {
+	x := id.exprs[e]
+	c, ok := id.constant(x.b)
 	if !ok || !((x.op == form.OpShrU || x.op == form.OpShrS) && c == 1 || (x.op == form.OpDivU ||
 		x.op == form.OpDivS) && c == 2) {
 		return noExpr
 	}
 	// x/2 of a signed number is (x + (x >>> w-1)) >> 1.
-	if s := k.exprs[x.a]; s.op == form.OpAdd && x.op == form.OpShrS {
+	if s := id.exprs[x.a]; s.op == form.OpAdd && x.op == form.OpShrS {
 		for _, pair := range [...][2]exprID{{s.a, s.b}, {s.b, s.a}} {
-			sign := k.exprs[pair[1]]
-			if n, ok := k.constant(sign.b); ok && sign.op == form.OpShrU && sign.a == pair[0] && n == int64(x.w)-1 {
+			sign := id.exprs[pair[1]]
+			if n, ok := id.constant(sign.b); ok && sign.op == form.OpShrU && sign.a == pair[0] && n == int64(x.w)-1 {
 				return pair[0]
 			}
 		}
 	}
 	return x.a
-}
-
-// between is a variable of a binary search, or the middle of both: from what p begins with to what q begins with, or
-// one less.
-func (k *kernel) between(b *ir.Block, w uint8, x *bisection, less int64) exprID {
-	l := x.loop
-	init := func(v ir.ValID) exprID {
-		found := noExpr
-		for i, from := range l.Header.Preds {
-			if k.f.Loops.Contains(l, from.Block) {
-				continue
-			}
-			e := k.operand(k.f.Vals[v].Def.Args[i], w)
-			if found != noExpr && found != e {
-				return noExpr
-			}
-			found = e
-		}
-		return found
-	}
-	p, q := init(x.p), init(x.q)
-	if p == noExpr || q == noExpr {
-		return k.unknown(w, b)
-	}
-	k.serial++
-	e := k.intern(expr{op: form.OpBetween, w: w, a: p, b: q, c: k.number(w, less), imm: k.serial})
-	k.origin[e] = b
-	return e
 }

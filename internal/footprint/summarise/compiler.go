@@ -13,7 +13,7 @@ import (
 
 // A compiler turns symbolic values into a program.
 type compiler struct {
-	*kernel
+	*values
 	p      *footprint.Program
 	reg    map[exprID]int32
 	varAt  map[varID]int32
@@ -43,13 +43,13 @@ type guardKey struct {
 	load int32
 }
 
-func newCompiler(k *kernel, tables bool) *compiler {
-	c := &compiler{kernel: k, tables: tables, p: &footprint.Program{}, reg: map[exprID]int32{},
+func newCompiler(vs *values, tables bool) *compiler {
+	c := &compiler{values: vs, tables: tables, p: &footprint.Program{}, reg: map[exprID]int32{},
 		varAt: map[varID]int32{}, formAt: map[*linear]int32{},
 		chkAt: map[int32]int32{}, guards: map[guardKey]int32{}, exitAt: map[int64][]int32{},
 		loops: map[int64][]exit{}, atoms: map[atomicUpdate]int32{{}: 0}}
-	for i, l := range k.f.Loops.Loops {
-		for _, x := range k.exits(l) {
+	for i, l := range vs.f.Loops.Loops {
+		for _, x := range vs.exits(l) {
 			if x.load != 0 && !tables {
 				c.loaded = true
 				continue
@@ -226,7 +226,7 @@ func (c *compiler) guard(g guard, exit int32) int32 {
 		whole, _ = c.sum(g.f, g.rest, c.num(1))
 	}
 	if g.wrap == 0 && (!g.not0 || exit != 0) && whole != nil && len(g.f.terms) > 1 {
-		p.Mod, p.Res = c.modulus(whole)
+		p.Mod, p.Res = conditions{c.graph}.modulus(whole)
 	}
 	i := int32(len(c.p.Guards))
 	c.p.Guards = append(c.p.Guards, p)
@@ -255,7 +255,7 @@ func (c *compiler) scopeOf(a *access, f *linear) scope {
 			}
 			continue
 		}
-		for _, g := range c.kernel.guards(x) {
+		for _, g := range (conditions{c.graph}).guards(x) {
 			if len(g.f.terms) > 0 { // else a comparison of a value with itself
 				all = append(all, c.guard(g, 0))
 			}
@@ -440,7 +440,7 @@ func (c *compiler) congruence(a *access) int32 {
 		if c.uniform[x.e] {
 			continue
 		}
-		for _, g := range c.kernel.guards(x) {
+		for _, g := range (conditions{c.graph}).guards(x) {
 			if g.wrap != 0 || len(g.f.terms) != 1 || !g.not0 && g.in != (interval.Bounds{Lo: 0, Hi: 0}) {
 				continue
 			}

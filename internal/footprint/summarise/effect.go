@@ -195,34 +195,34 @@ func (c *callees) library(name string, f *ir.Func) footprint.Cause {
 			}
 		}
 	}
-	k := build(f, [3]int64{1023, 1023, 63})
-	for _, a := range k.collect() {
-		if a.kind != footprint.IsRead || a.f.sym == 0 || k.symbols[a.f.sym-1].size == 0 {
+	vs := build(f, [3]int64{1023, 1023, 63})
+	for _, a := range newAccesses(vs).collect() {
+		if a.kind != footprint.IsRead || a.f.sym == 0 || vs.symbols[a.f.sym-1].size == 0 {
 			return footprint.UnknownCall
 		}
-		c.tables[name] = append(c.tables[name], k.symbols[a.f.sym-1])
+		c.tables[name] = append(c.tables[name], vs.symbols[a.f.sym-1])
 	}
 	return footprint.NoCause
 }
 
 // tableReads are the reads of tables by library functions that the kernel calls.
-func (k *kernel) tableReads(calls *callees) []*access {
+func (vs *values) tableReads(calls *callees) []*access {
 	var list []*access
-	for _, b := range k.f.Blocks {
+	for _, b := range vs.f.Blocks {
 		for _, in := range b.Insts {
 			if in.Op != ir.Call || len(in.Args) == 0 || in.Args[0].Kind != ir.Symbol {
 				continue
 			}
 			for _, s := range calls.tables[in.Args[0].Name] {
-				i, ok := k.symOf[s.name]
+				i, ok := vs.symOf[s.name]
 				if !ok {
-					i = int64(len(k.symbols))
-					k.symOf[s.name] = i
-					k.symbols = append(k.symbols, s)
+					i = int64(len(vs.symbols))
+					vs.symOf[s.name] = i
+					vs.symbols = append(vs.symbols, s)
 				}
-				f := k.form(linear{c: k.num(0), sym: int32(i) + 1})
+				f := vs.form(linear{c: vs.num(0), sym: int32(i) + 1})
 				list = append(list, &access{kind: footprint.IsRead, f: f, bytes: int64(s.size),
-					facts: k.facts[b.Index], block: b, pos: in.Pos})
+					facts: vs.facts[b.Index], block: b, pos: in.Pos})
 			}
 		}
 	}
@@ -236,8 +236,8 @@ type atomicUpdate struct {
 }
 
 // atomic says what an atomic operation does to memory.
-func (k *kernel) atomic(in *ir.Inst) (footprint.AccessKind, atomicUpdate) {
-	used := slices.ContainsFunc(in.Defs, func(d ir.ValID) bool { return d != ir.None && k.used[d] })
+func (ac *accesses) atomic(in *ir.Inst) (footprint.AccessKind, atomicUpdate) {
+	used := slices.ContainsFunc(in.Defs, func(d ir.ValID) bool { return d != ir.None && ac.used[d] })
 	if used {
 		return footprint.IsUpdate, atomicUpdate{}
 	}

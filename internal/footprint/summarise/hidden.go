@@ -1,18 +1,16 @@
 package summarise
 
-import (
-	"holdfast/internal/footprint"
-)
+import "holdfast/internal/footprint"
 
 // hide marks the reads of bytes that their own thread has surely written before: they see
 // nothing of what was there when the launch began.
-func (k *kernel) hide(list []*access) {
+func (cd *code) hide(list []*access) {
 	for _, r := range list {
 		if r.kind != footprint.IsRead || r.bytes == 0 {
 			continue
 		}
 		for _, w := range list {
-			if w.kind == footprint.IsWrite && k.writesBefore(w, r) {
+			if w.kind == footprint.IsWrite && cd.writesBefore(w, r) {
 				r.hidden = true
 				break
 			}
@@ -23,7 +21,7 @@ func (k *kernel) hide(list []*access) {
 // writesBefore reports whether the thread that executes r has executed w before, at the same
 // address. If the block of w dominates that of r, w's last execution used the values that r
 // uses: a path that makes one of them anew leads through w again before it comes to r.
-func (k *kernel) writesBefore(w, r *access) bool {
+func (cd *code) writesBefore(w, r *access) bool {
 	if w.f != r.f || len(w.f.checks) > 0 && (w.addr != r.addr || w.addr == noExpr) || w.order >= r.order ||
 		w.off > r.off || w.off+w.bytes < r.off+r.bytes {
 		return false
@@ -31,7 +29,7 @@ func (k *kernel) writesBefore(w, r *access) bool {
 	if w.async {
 		return false
 	}
-	if !k.f.Dom.Dominates(w.block.Index, r.block.Index) {
+	if !cd.f.Dom.Dominates(w.block.Index, r.block.Index) {
 		return false
 	}
 	for _, f := range w.facts {

@@ -13,132 +13,28 @@ import (
 // variables may be anything, and one that asks at every launch whether what is loaded is known (known.go), with guards
 // made for it.
 
-// loadedFrom is the place of what result i of a load reads; false if its contents are of no use.
-func (k *kernel) loadedFrom(in *ir.Inst, i int) (loaded, bool) {
-	if in.Op != ir.Load || len(in.Mem) != 1 || in.Effect&ir.Orders != 0 || in.Type.Width > 64 ||
-		in.Type.Kind == ir.Float {
-		return loaded{}, false
-	}
-	m := in.Mem[0]
-	f := k.linear[k.operand(m.Base, 64)]
-	off := m.Off + int64(i)*int64(in.Type.Width/8)
-	space := ir.Global
-	if f.sym != 0 {
-		space = k.symbols[f.sym-1].space
-	}
-	switch {
-	case m.Space == ir.Param || space == ir.Param:
-		return k.fromParameters(m.Space, f, off)
-	case m.Space != ir.Global && m.Space != ir.Generic && m.Space != ir.Const:
-		return loaded{}, false
-	case space != ir.Global && space != ir.Generic && space != ir.Const:
-		return loaded{}, false
-	}
-	return loaded{at: k.moved(f, k.binary(form.OpAdd, 64, f.c, k.num(off))), kind: form.KindTable}, true
-}
-
 // Where a compiler cannot see that nothing writes a place, it loads from there again and again: the end of a row anew
 // in every iteration, or only in those that have stored something. The value that is used is then a phi of loads from
 // one place. It is a loaded value like each of them: in a launch that knows what is there, they are the same, and in
 // another one it may be anything.
 
 // samePlace is the place that all of some values of one width were loaded from.
-func (k *kernel) samePlace(list []exprID) (loaded, bool) {
-	first, ok := k.loadOf(list[0])
+func (g *graph) samePlace(list []exprID) (loaded, bool) {
+	first, ok := g.loadOf(list[0])
 	for _, e := range list {
-		x, is := k.loadOf(e)
+		x, is := g.loadOf(e)
 		ok = ok && is && x.at == first.at && x.imm == first.imm
 	}
 	return first, ok
 }
 
 // loadOf is where a value was loaded from.
-func (k *kernel) loadOf(e exprID) (loaded, bool) {
-	if e == noExpr || k.exprs[e].op != form.OpUnknown {
+func (g *graph) loadOf(e exprID) (loaded, bool) {
+	if e == noExpr || g.exprs[e].op != form.OpUnknown {
 		return loaded{}, false
 	}
-	x, ok := k.loads[k.exprs[e].imm]
+	x, ok := g.loads[g.exprs[e].imm]
 	return x, ok && x.kind == form.KindTable
-}
-
-// loadedAgain is the place that a phi's values were all loaded from, before a loop and in it. What its address is made
-// from must stay the same while the loop runs: then all these loads have one address.
-func (k *kernel) loadedAgain(l *ir.Loop, in *ir.Inst) bool {
-	var list []exprID
-	w := k.widthOf(in.Defs[0])
-	done := map[ir.ValID]bool{}
-	var visit func(in *ir.Inst) bool
-	visit = func(in *ir.Inst) bool {
-		if done[in.Defs[0]] {
-			return true
-		}
-		done[in.Defs[0]] = true
-		for i := range in.Args {
-			x := &in.Args[i]
-			if x.Kind != ir.Value || x.Part != "" || x.Mod != 0 || k.widthOf(x.Val) != w || len(done) > 8 {
-				return false
-			}
-			if def := k.f.Vals[x.Val].Def; def != nil && def.Op == ir.Phi {
-				if !visit(def) {
-					return false
-				}
-			} else {
-				list = append(list, k.vals[x.Val])
-			}
-		}
-		return true
-	}
-	if w < 8 || !visit(in) || len(list) == 0 {
-		return false
-	}
-	x, ok := k.samePlace(list)
-	return ok && k.fixed(l, x.at)
-}
-
-// reload is a phi of which loadedAgain has said so.
-func (k *kernel) reload(b *ir.Block, l *ir.Loop, in *ir.Inst, w uint8) exprID {
-	for i, p := range b.Preds {
-		if k.f.Loops.Contains(l, p.Block) {
-			continue
-		}
-		if x, ok := k.loadOf(k.operand(in.Args[i], w)); ok && k.fixed(l, x.at) {
-			x.block, x.in = b, in
-			return k.loaded(w, b, x)
-		}
-	}
-	return k.unknown(w, b)
-}
-
-// fixed reports whether a form stays the same while a loop runs.
-func (k *kernel) fixed(l *ir.Loop, f *linear) bool {
-	for _, t := range f.terms {
-		if !k.invariant(l, t.v, 0) {
-			return false
-		}
-	}
-	for _, id := range f.checks {
-		for _, t := range k.checks[id].f.terms {
-			if !k.invariant(l, t.v, 0) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// fromParameters is a load from an array in a parameter. Its place is an offset in the parameter buffer.
-func (k *kernel) fromParameters(space ir.Space, f *linear, off int64) (loaded, bool) {
-	if !k.f.Kernel || f.sym == 0 || space != ir.Param && space != ir.Generic {
-		return loaded{}, false
-	}
-	s := k.symbols[f.sym-1]
-	lo, ok := k.params[s.name]
-	if !ok || s.space != ir.Param || lo < 0 || s.size <= 0 || lo+s.size >= 1<<20 {
-		return loaded{}, false
-	}
-	at := *k.withoutSymbol(f)
-	at.c = k.binary(form.OpAdd, 64, at.c, k.num(int64(lo)+off))
-	return loaded{at: k.form(at), kind: form.KindParam, imm: int64(lo)<<1 | int64(lo+s.size)<<25}, true
 }
 
 // arguments are those of a variable, as far as the program evaluates them.
@@ -252,7 +148,7 @@ func (c *compiler) homes(all []scope) []home {
 		l := c.loads[c.exprs[c.vars[v].from].imm]
 		a := &access{facts: c.facts[l.block.Index], block: l.block}
 		if l.in.Guarded() {
-			a.facts = c.conjuncts(c.operand(l.in.Guard, 1), false, slices.Clone(a.facts))
+			a.facts = conditions{c.graph}.conjuncts(c.operand(l.in.Guard, 1), false, slices.Clone(a.facts))
 		}
 		h := home{c.scopeOf(a, c.varForm(v)), v, l.block}
 		add(h.vars)

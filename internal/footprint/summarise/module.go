@@ -55,16 +55,16 @@ func kernelOf(f *ir.Func, calls *callees) *footprint.Summary {
 
 func analyse(s *footprint.Summary, f *ir.Func, calls *callees) {
 	effects(s, f, calls)
-	k := build(f, s.MaxTid)
-	list := append(k.collect(), k.tableReads(calls)...)
+	vs := build(f, s.MaxTid)
+	list := append(newAccesses(vs).collect(), vs.tableReads(calls)...)
 	if len(list) > maxAccesses {
 		s.Refuse(footprint.TooLarge, 0)
 		s.IsOpaque = true
 		return
 	}
-	k.hide(list)
-	k.cover(list)
-	c := newCompiler(k, false)
+	vs.hide(list)
+	coverage{vs}.cover(list)
+	c := newCompiler(vs, false)
 	c.compile(list)
 	if c.circle {
 		s.Refuse(footprint.TooLarge, 0)
@@ -74,7 +74,7 @@ func analyse(s *footprint.Summary, f *ir.Func, calls *callees) {
 	s.Code = *c.p
 	names := c.names
 	if c.loaded {
-		t := newCompiler(k, true)
+		t := newCompiler(vs, true)
 		t.names = c.names
 		t.compile(list)
 		if !t.circle {
@@ -83,7 +83,7 @@ func analyse(s *footprint.Summary, f *ir.Func, calls *callees) {
 	}
 	irreducible := slices.ContainsFunc(f.Loops.Loops, func(l *ir.Loop) bool { return l.Irreducible })
 	if !irreducible { // else nobody knows what comes before what
-		s.Path = k.path(list)
+		s.Path = paths{vs}.path(list)
 	}
 	s.Code.Prepare(&s.Path)
 	s.KnowingCode.Prepare(&s.Path)

@@ -6,8 +6,11 @@ import (
 	"holdfast/internal/ir"
 )
 
+// paths makes the path on which witnesses are looked for.
+type paths struct{ *values }
+
 // path makes the code that a witness is looked for in.
-func (k *kernel) path(list []*access) footprint.Path {
+func (pt paths) path(list []*access) footprint.Path {
 	var p footprint.Path
 	at := map[exprID]int32{}
 	p.Ops = append(p.Ops, footprint.Instr{})
@@ -19,14 +22,14 @@ func (k *kernel) path(list []*access) footprint.Path {
 		if i, ok := at[e]; ok {
 			return i
 		}
-		x := k.exprs[e]
+		x := pt.exprs[e]
 		in := footprint.Instr{Op: x.op, W: x.w, Imm: x.imm}
 		in.A, in.B, in.C = op(x.a), op(x.b), op(x.c)
 		if x.a != noExpr {
-			in.Aw = k.width(x.a)
+			in.Aw = pt.width(x.a)
 		}
-		if b := k.origin[e]; b != nil && (x.op == form.OpHalving || x.op == form.OpDrift) {
-			in.Imm = k.loopOf[k.f.Loops.Of[b.Index]]
+		if b := pt.origin[e]; b != nil && (x.op == form.OpHalving || x.op == form.OpDrift) {
+			in.Imm = pt.loopOf[pt.f.Loops.Of[b.Index]]
 		}
 		i := int32(len(p.Ops))
 		p.Ops = append(p.Ops, in)
@@ -37,8 +40,8 @@ func (k *kernel) path(list []*access) footprint.Path {
 	for _, a := range list {
 		by[a.block] = append(by[a.block], a)
 	}
-	end := len(k.f.Blocks)
-	for _, b := range k.f.Blocks {
+	end := len(pt.f.Blocks)
+	for _, b := range pt.f.Blocks {
 		x := footprint.PathBlock{I0: int32(len(p.Items)), S0: -1, S1: -1, After: -1, Leave: -1}
 		for _, a := range by[b] {
 			if a.upTo {
@@ -49,17 +52,17 @@ func (k *kernel) path(list []*access) footprint.Path {
 				Pos: int32(a.pos), Order: int32(a.order), Value: int32(a.value)})
 		}
 		x.I1 = int32(len(p.Items))
-		if d := k.f.PostDom.Parent[b.Index]; int(d) < end {
+		if d := pt.f.PostDom.Parent[b.Index]; int(d) < end {
 			x.After = d
 		}
-		k.branch(b, &x, op)
-		if l := k.f.Loops.Of[b.Index]; l != nil {
-			x.Loop = int32(k.loopOf[l]) + 1
+		pt.branch(b, &x, op)
+		if l := pt.f.Loops.Of[b.Index]; l != nil {
+			x.Loop = int32(pt.loopOf[l]) + 1
 			if l.Header == b {
 				x.Header = x.Loop
-				d := k.f.PostDom.Parent[b.Index]
-				for int(d) < end && k.f.Loops.Contains(l, k.f.Blocks[d]) {
-					d = k.f.PostDom.Parent[d]
+				d := pt.f.PostDom.Parent[b.Index]
+				for int(d) < end && pt.f.Loops.Contains(l, pt.f.Blocks[d]) {
+					d = pt.f.PostDom.Parent[d]
 				}
 				if int(d) < end {
 					x.Leave = d
@@ -72,7 +75,7 @@ func (k *kernel) path(list []*access) footprint.Path {
 }
 
 // branch fills in how a block ends.
-func (k *kernel) branch(b *ir.Block, x *footprint.PathBlock, op func(exprID) int32) {
+func (pt paths) branch(b *ir.Block, x *footprint.PathBlock, op func(exprID) int32) {
 	end := b.End()
 	switch {
 	case end == nil || end.Op == ir.Branch && !end.Guarded():
@@ -81,10 +84,10 @@ func (k *kernel) branch(b *ir.Block, x *footprint.PathBlock, op func(exprID) int
 			x.S1 = x.S0
 		}
 	case end.Op == ir.Branch && len(b.Succs) == 2:
-		x.Cond = op(k.operand(end.Guard, 1))
+		x.Cond = op(pt.operand(end.Guard, 1))
 		x.S0, x.S1 = int32(b.Succs[0].Block.Index), int32(b.Succs[1].Block.Index)
 	case end.Op.Leaves() && end.Guarded() && len(b.Succs) == 1:
-		x.Cond = op(k.operand(end.Guard, 1))
+		x.Cond = op(pt.operand(end.Guard, 1))
 		x.S1 = int32(b.Succs[0].Block.Index)
 	case end.Op == ir.Switch:
 		x.Cond = -1

@@ -1,8 +1,6 @@
 package summarise
 
-import (
-	"holdfast/internal/ir"
-)
+import "holdfast/internal/ir"
 
 // A making says what a value has been made from.
 type making uint8
@@ -13,18 +11,24 @@ const (
 	madeOfAnything
 )
 
+// provenance knows what addresses have been made from.
+type provenance struct {
+	*values
+	makings []making // of the SSA values
+}
+
 // windows finds the values that are addresses of shared or local memory on all ways that lead to
 // them, where symbolic values say nothing: pointers that loops move, or exchange. As with variables, such an
 // address stays in that memory whatever is added to it.
-func (k *kernel) windows() {
-	k.makings = make([]making, len(k.f.Vals))
+func (pv *provenance) windows() {
+	pv.makings = make([]making, len(pv.f.Vals))
 	of := func(x ir.Operand) making {
 		switch {
 		case x.Kind == ir.Value && x.Part == "" && x.Mod == 0:
-			return k.makings[x.Val]
+			return pv.makings[x.Val]
 		case x.Kind == ir.Symbol:
-			if i, ok := k.symOf[x.Name]; ok {
-				if s := k.symbols[i].space; s == ir.Shared || s == ir.Local {
+			if i, ok := pv.symOf[x.Name]; ok {
+				if s := pv.symbols[i].space; s == ir.Shared || s == ir.Local {
 					return madeOfWindow
 				}
 			}
@@ -33,7 +37,7 @@ func (k *kernel) windows() {
 	}
 	for range 32 {
 		changed := false
-		for _, b := range k.f.Blocks {
+		for _, b := range pv.f.Blocks {
 			for _, in := range b.Insts {
 				s := madeOfAnything
 				switch in.Op {
@@ -68,11 +72,11 @@ func (k *kernel) windows() {
 					if in.Guarded() && i < len(in.Else) {
 						t = max(t, of(in.Else[i]))
 					}
-					if k.f.Vals[d].Type.Width != 64 {
+					if pv.f.Vals[d].Type.Width != 64 {
 						t = madeOfAnything
 					}
-					if t > k.makings[d] {
-						k.makings[d] = t
+					if t > pv.makings[d] {
+						pv.makings[d] = t
 						changed = true
 					}
 				}
@@ -82,10 +86,10 @@ func (k *kernel) windows() {
 			return
 		}
 	}
-	clear(k.makings) // too many rounds: nothing is known
+	clear(pv.makings) // too many rounds: nothing is known
 }
 
 // inWindow reports whether an address is one of shared or local memory.
-func (k *kernel) inWindow(x ir.Operand) bool {
-	return x.Kind == ir.Value && x.Part == "" && x.Mod == 0 && k.makings[x.Val] == madeOfWindow
+func (pv *provenance) inWindow(x ir.Operand) bool {
+	return x.Kind == ir.Value && x.Part == "" && x.Mod == 0 && pv.makings[x.Val] == madeOfWindow
 }

@@ -8,23 +8,23 @@ import (
 )
 
 // scaling sees the conversion of a scaled index to an integer.
-func (k *kernel) scaling(in *ir.Inst) exprID {
+func (me meanings) scaling(in *ir.Inst) exprID {
 	if !converts(in, signed32, float32s) || in.Round != ir.Truncate {
 		return noExpr
 	}
 	x := in.Args[0]
-	if max := k.madeBy(x); plainFloat(max, ir.Max, ir.RoundUnsaid) {
+	if max := me.madeBy(x); plainFloat(max, ir.Max, ir.RoundUnsaid) {
 		// Nothing is below -1/2, which becomes 0 as well.
 		if c, ok := floating(max.Args[1]); ok && c == 0 {
 			x = max.Args[0]
 		}
 	}
-	d := k.madeBy(x)
+	d := me.madeBy(x)
 	var curve int64
 	if plainFloat(d, ir.FMA, ir.Nearest) {
 		c, ok1 := floating(d.Args[1])
 		less, ok2 := floating(d.Args[2])
-		half := k.madeBy(d.Args[0])
+		half := me.madeBy(d.Args[0])
 		if !plainFloat(half, ir.Add, ir.RoundUnsaid) || !ok1 || !ok2 || less != -0.5 {
 			return noExpr
 		}
@@ -46,11 +46,11 @@ func (k *kernel) scaling(in *ir.Inst) exprID {
 	if c := math.Float32frombits(uint32(curve)); !(c >= 1.0/(1<<16) && c <= 1<<8) {
 		return noExpr
 	}
-	from := k.madeBy(x)
+	from := me.madeBy(x)
 	if !converts(from, float32s, unsigned32) || from.Round != ir.Nearest {
 		return noExpr
 	}
-	return k.intern(expr{op: form.OpCurve, w: 32, a: k.operand(from.Args[0], 32), imm: curve})
+	return me.intern(expr{op: form.OpCurve, w: 32, a: me.operand(from.Args[0], 32), imm: curve})
 }
 
 var (
@@ -70,14 +70,6 @@ func plainFloat(in *ir.Inst, op ir.Op, round ir.Rounding) bool {
 func converts(in *ir.Inst, to, from ir.Type) bool {
 	return in != nil && in.Op == ir.Convert && !in.Guarded() && in.Type == to && in.Type2 == from &&
 		in.Variant&^ir.Flushes == 0
-}
-
-// madeBy is the instruction that makes a value.
-func (k *kernel) madeBy(x ir.Operand) *ir.Inst {
-	if x.Kind != ir.Value || x.Mod != 0 || x.Part != "" {
-		return nil
-	}
-	return k.f.Vals[x.Val].Def
 }
 
 // floating is a constant of 32 bits.

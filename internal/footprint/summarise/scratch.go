@@ -27,25 +27,28 @@ import (
 // An atomic operation whose old value is covered changes nothing that was there before the launch either: block-wide
 // counters that one thread has set to 0 are counted again.
 
+// coverage finds writes that cover reads.
+type coverage struct{ *values }
+
 // cover finds, for accesses that may see what was there before, a write that may cover them.
-func (k *kernel) cover(list []*access) {
-	all, bar := k.barriers()
+func (cv coverage) cover(list []*access) {
+	all, bar := cv.barriers()
 	if len(bar) == 0 {
 		return
 	}
 	next := int32(0)
 	for _, w := range list {
-		lone, ok := k.written(w)
+		lone, ok := cv.written(w)
 		if w.kind != footprint.IsWrite || w.atom != (atomicUpdate{}) || w.bytes == 0 || w.async || w.upTo || !ok ||
-			k.behindBarrier(w.block) {
+			cv.behindBarrier(w.block) {
 			continue
 		}
 		if slices.ContainsFunc(all, func(b position) bool { return b.block == w.block && b.order < w.order }) {
 			continue
 		}
 		for _, r := range list {
-			if r.kind == footprint.IsWrite || r.hidden || r.bytes == 0 || r.cover != 0 || !k.sameBlocks(w.f, r.f) ||
-				!k.behind(bar, r) {
+			if r.kind == footprint.IsWrite || r.hidden || r.bytes == 0 || r.cover != 0 || !cv.sameBlocks(w.f, r.f) ||
+				!cv.behind(bar, r) {
 				continue
 			}
 			if w.cover == 0 {
@@ -59,9 +62,9 @@ func (k *kernel) cover(list []*access) {
 
 // barriers lists the instructions where threads of a block wait for each other, and those that wait for the whole
 // block on every way through the kernel.
-func (k *kernel) barriers() (all, list []position) {
+func (cd *code) barriers() (all, list []position) {
 	var parts, whole []*ir.Inst // where not all wait; those of list
-	for at, in := range k.ordered() {
+	for at, in := range cd.ordered() {
 		switch {
 		case in.Op == ir.Call:
 			return nil, nil // there may be any in it
@@ -71,7 +74,7 @@ func (k *kernel) barriers() (all, list []position) {
 			case in.Barrier.Among != ir.BlockGroup: // they count for themselves
 			case !waitsForAll(in):
 				parts = append(parts, in)
-			case !in.Guarded() && k.always(at.block):
+			case !in.Guarded() && cd.always(at.block):
 				list, whole = append(list, at), append(whole, in)
 			}
 		}
@@ -99,70 +102,47 @@ func waitsForAll(in *ir.Inst) bool {
 	return in.Barrier.Among == ir.BlockGroup && in.Barrier.Arrives && in.Barrier.Waits && !in.Barrier.Counted
 }
 
-// always reports whether a block is on every way through the kernel.
-func (k *kernel) always(b *ir.Block) bool { return k.f.PostDom.Dominates(b.Index, 0) }
-
-// behindBarrier reports whether a barrier may have been passed where a block begins, or in it.
-func (k *kernel) behindBarrier(to *ir.Block) bool {
-	seen := make([]bool, len(k.f.Blocks))
-	var before func(b *ir.Block) bool
-	before = func(b *ir.Block) bool {
-		if seen[b.Index] {
-			return false
-		}
-		seen[b.Index] = true
-		for _, p := range b.Preds {
-			if slices.ContainsFunc(p.Block.Insts, func(in *ir.Inst) bool { return in.Op == ir.Barrier }) ||
-				before(p.Block) {
-				return true
-			}
-		}
-		return false
-	}
-	return before(to)
-}
-
 // written reports whether all threads make an access, or (lone) those whose tid.x is 0.
-func (k *kernel) written(w *access) (lone, ok bool) {
-	if k.always(w.block) {
+func (cv coverage) written(w *access) (lone, ok bool) {
+	if cv.always(w.block) {
 		if w.guard == noExpr {
 			return false, true
 		}
-		return true, k.isFirst(w.guard, false)
+		return true, cv.isFirst(w.guard, false)
 	}
 	if w.guard != noExpr || len(w.block.Preds) != 1 {
 		return false, false
 	}
 	e := w.block.Preds[0]
 	end := e.Block.End()
-	if !k.always(e.Block) || end == nil || end.Op != ir.Branch || !end.Guarded() || len(e.Block.Succs) != 2 ||
+	if !cv.always(e.Block) || end == nil || end.Op != ir.Branch || !end.Guarded() || len(e.Block.Succs) != 2 ||
 		e.Block.Succs[0].Block == e.Block.Succs[1].Block {
 		return false, false
 	}
-	return true, k.isFirst(k.operand(end.Guard, 1), e.Index == 1)
+	return true, cv.isFirst(cv.operand(end.Guard, 1), e.Index == 1)
 }
 
 // isFirst reports whether a predicate is tid.x == 0, or its opposite is.
-func (k *kernel) isFirst(e exprID, not bool) bool {
-	x := k.exprs[e]
-	for ; x.op == form.OpNot; x = k.exprs[x.a] {
+func (cv coverage) isFirst(e exprID, not bool) bool {
+	x := cv.exprs[e]
+	for ; x.op == form.OpNot; x = cv.exprs[x.a] {
 		not = !not
 	}
-	if x.op != form.OpEQ || not || k.exprs[x.a].op != form.OpThread || k.exprs[x.a].imm != form.TidX {
+	if x.op != form.OpEQ || not || cv.exprs[x.a].op != form.OpThread || cv.exprs[x.a].imm != form.TidX {
 		return false
 	}
-	c, ok := k.constant(x.b)
+	c, ok := cv.constant(x.b)
 	return ok && c == 0
 }
 
 // sameBlocks reports whether the place of a write is made from coordinates of its thread and of its block alone, and
 // the place of a read from the same ones of the block.
-func (k *kernel) sameBlocks(w, r *linear) bool {
+func (cv coverage) sameBlocks(w, r *linear) bool {
 	if w.sym != r.sym {
 		return false
 	}
 	for _, t := range w.terms {
-		v := &k.vars[t.v]
+		v := &cv.vars[t.v]
 		switch {
 		case v.kind != form.KindThread || v.imm == form.LaneID:
 			return false
@@ -172,14 +152,4 @@ func (k *kernel) sameBlocks(w, r *linear) bool {
 		}
 	}
 	return true
-}
-
-// behind reports whether one of some barriers lies on every way to an access.
-func (k *kernel) behind(bar []position, r *access) bool {
-	return slices.ContainsFunc(bar, func(b position) bool {
-		if b.block == r.block {
-			return b.order < r.order
-		}
-		return k.f.Dom.Dominates(b.block.Index, r.block.Index)
-	})
 }

@@ -17,51 +17,24 @@ import (
 //   - T%m is at most T (atMostWhole);
 //   - the tests of the second loop see T%m - T, which is a multiple of m (modulus).
 
-// larger is the maximum of x and y where facts say which it is.
-func (k *kernel) larger(b *ir.Block, signed bool, x, y exprID) exprID {
-	less, atMost := form.OpLTU, form.OpLEU
-	if signed {
-		less, atMost = form.OpLTS, form.OpLES
-	}
-	for _, p := range [...][2]exprID{{x, y}, {y, x}} {
-		a, c := k.exprs[p[1]], p[0]
-		// p[1] is s + 1, and s < c: s + 1 is at most c, and does not wrap.
-		s := noExpr
-		switch one, ok := k.constant(a.b); {
-		case a.op == form.OpAdd && ok && one == 1:
-			s = a.a
-		case a.op == form.OpConst && a.imm > 0:
-			s = k.number(a.w, a.imm-1)
-		}
-		for _, f := range k.facts[b.Index] {
-			e := k.exprs[f.e]
-			if s != noExpr && (!f.not && e.op == less && e.a == s && e.b == c || f.not && e.op == atMost &&
-				e.a == c && e.b == s) {
-				return c
-			}
-		}
-	}
-	return noExpr
-}
-
 // settled is the form of a phi whose arguments are the same number because of what is tested on the ways to it: behind
 // a loop that counts n down to 0, i + (rounds + 1) is i + n, and so is i where n is 0. It is congruent to the phi
 // modulo 2^w like any form; nil if there is none.
-func (k *kernel) settled(b *ir.Block, list []exprID, w uint8) *linear {
+func (mg merges) settled(b *ir.Block, list []exprID, w uint8) *linear {
 	plain := func(f *linear) bool { return f.sym == 0 && len(f.checks) == 0 }
 	zeros := make([][]*linear, len(list)) // forms that are 0 modulo 2^w on the way
 	for i, a := range list {
-		if !plain(k.linear[a]) {
+		if !plain(mg.linear[a]) {
 			return nil
 		}
 		p := b.Preds[i]
-		for _, x := range k.edgeFacts(p.Block, p.Index, append([]fact(nil), k.facts[p.Block.Index]...)) {
-			e := k.exprs[x.e]
-			if e.op != form.OpEQ || x.not || k.width(e.a) != w {
+		for _, x := range mg.edgeFacts(p.Block, p.Index, append([]fact(nil), mg.facts[p.Block.Index]...)) {
+			e := mg.exprs[x.e]
+			if e.op != form.OpEQ || x.not || mg.width(e.a) != w {
 				continue
 			}
-			l, r := k.linear[e.a], k.linear[e.b]
-			if d, ok := k.sum(l, r, k.num(-1)); ok && plain(l) && plain(r) {
+			l, r := mg.linear[e.a], mg.linear[e.b]
+			if d, ok := mg.sum(l, r, mg.num(-1)); ok && plain(l) && plain(r) {
 				zeros[i] = append(zeros[i], d)
 			}
 		}
@@ -69,9 +42,9 @@ func (k *kernel) settled(b *ir.Block, list []exprID, w uint8) *linear {
 	for i, a := range list {
 		for _, z := range zeros[i] {
 			for _, times := range [...]int64{1, -1} {
-				f, ok := k.sum(k.linear[a], z, k.num(times))
+				f, ok := mg.sum(mg.linear[a], z, mg.num(times))
 				for j := 0; ok && j < len(list); j++ {
-					ok = j == i || k.sameBut(f, k.linear[list[j]], zeros[j])
+					ok = j == i || mg.sameBut(f, mg.linear[list[j]], zeros[j])
 				}
 				if ok {
 					return f
@@ -83,16 +56,16 @@ func (k *kernel) settled(b *ir.Block, list []exprID, w uint8) *linear {
 }
 
 // sameBut reports whether a is b, or differs from it by one of the zeros.
-func (k *kernel) sameBut(a, b *linear, zeros []*linear) bool {
-	d, ok := k.sum(a, b, k.num(-1))
+func (mg merges) sameBut(a, b *linear, zeros []*linear) bool {
+	d, ok := mg.sum(a, b, mg.num(-1))
 	if !ok {
 		return false
 	}
-	if len(d.terms) == 0 && k.isZero(d.c) {
+	if len(d.terms) == 0 && mg.isZero(d.c) {
 		return true
 	}
 	for _, z := range zeros {
-		if n, ok := k.scaled(z, k.num(-1)); d == z || ok && d == n {
+		if n, ok := mg.scaled(z, mg.num(-1)); d == z || ok && d == n {
 			return true
 		}
 	}
@@ -100,19 +73,19 @@ func (k *kernel) sameBut(a, b *linear, zeros []*linear) bool {
 }
 
 // modulus finds m and r such that a form is r modulo m because of a remainder in it: T%4 - T is a multiple of 4.
-func (g *graph) modulus(f *linear) (m, r int64) {
+func (cs conditions) modulus(f *linear) (m, r int64) {
 	for _, t := range f.terms {
-		v := g.vars[t.v]
+		v := cs.vars[t.v]
 		if v.kind != form.KindMod {
 			continue
 		}
-		n := g.multiples(f, t, &v)
+		n := identities(cs).multiples(f, t, &v)
 		if n == nil {
 			continue
 		}
-		c, ok := g.constant(n.c)
+		c, ok := cs.constant(n.c)
 		for _, t := range n.terms {
-			x, is := g.constant(t.coef)
+			x, is := cs.constant(t.coef)
 			ok = ok && is && x > -1<<32 && x < 1<<32
 			m = interval.Gcd(m, x)
 		}
@@ -201,7 +174,7 @@ const maxFloors = 4
 // quotientGuard is what a guard says of the quotient v of its form.
 func (c *compiler) quotientGuard(g guard, v varID) (guard, bool) {
 	x := &c.vars[v]
-	whole, rest := c.split(g.f, x.imm)
+	whole, rest := quotientForms{c.graph}.split(g.f, x.imm)
 	d, ok := c.sum(x.args[0].f, rest, c.num(-1))
 	if !ok || len(rest.terms) == 0 || len(d.terms) > 0 {
 		return guard{}, false
@@ -223,4 +196,31 @@ func (c *compiler) quotientGuard(g guard, v varID) (guard, bool) {
 		in.Hi = interval.FloorDiv(g.in.Hi+n, x.imm)
 	}
 	return guard{f: c.withChecks(f, g.f), in: in}, true
+}
+
+// larger is the maximum of x and y where facts say which it is.
+func (me meanings) larger(b *ir.Block, signed bool, x, y exprID) exprID {
+	less, atMost := form.OpLTU, form.OpLEU
+	if signed {
+		less, atMost = form.OpLTS, form.OpLES
+	}
+	for _, p := range [...][2]exprID{{x, y}, {y, x}} {
+		a, c := me.exprs[p[1]], p[0]
+		// p[1] is s + 1, and s < c: s + 1 is at most c, and does not wrap.
+		s := noExpr
+		switch one, ok := me.constant(a.b); {
+		case a.op == form.OpAdd && ok && one == 1:
+			s = a.a
+		case a.op == form.OpConst && a.imm > 0:
+			s = me.number(a.w, a.imm-1)
+		}
+		for _, f := range me.facts[b.Index] {
+			e := me.exprs[f.e]
+			if s != noExpr && (!f.not && e.op == less && e.a == s && e.b == c || f.not && e.op == atMost &&
+				e.a == c && e.b == s) {
+				return c
+			}
+		}
+	}
+	return noExpr
 }

@@ -25,14 +25,15 @@ const (
 	cubemapFaces           = 6
 )
 
-// An arrayDesc is CUDA_ARRAY3D_DESCRIPTOR. A height or depth of 0 is a dimension that the array does not have; Depth counts
-// the layers of a layered array.
+// An arrayDesc is CUDA_ARRAY3D_DESCRIPTOR. A height or depth of 0 is a dimension that the array does not have; Depth
+// counts the layers of a layered array.
 type arrayDesc struct {
 	Width, Height, Depth    uint64
 	Format, Channels, Flags uint32
 }
 
-// An array is a CUarray: rows without gaps, then slices or layers, in memory of its own whose address no program learns.
+// An array is a CUarray: rows without gaps, then slices or layers, in memory of its own whose address no program
+// learns.
 type array struct {
 	handle uint64
 	cx     *deviceContext
@@ -52,7 +53,8 @@ type mipmap struct {
 // image is an array as kernels read it.
 func (d *arrayDesc) image(address uint64) softgpu.Image {
 	format := softgpu.TexelFormat(d.Format)
-	m := softgpu.Image{Address: address, Width: uint32(d.Width), Height: uint32(d.Height), Format: format, Channels: int(d.Channels)}
+	m := softgpu.Image{Address: address, Width: uint32(d.Width), Height: uint32(d.Height), Format: format,
+		Channels: int(d.Channels)}
 	m.Pitch = d.Width * format.Size() * uint64(d.Channels)
 	m.Slice = m.Pitch * max(d.Height, 1)
 	if d.Flags&(arrayLayered|arrayCubemap) != 0 {
@@ -125,13 +127,13 @@ func (d arrayDesc) level(i int) arrayDesc {
 }
 
 // newArray takes memory for an array.
-func (p *process) newArray(cx *deviceContext, d arrayDesc) (*array, error) {
-	a, err := p.allocate(cx, d.bytes(), allocArray)
+func (me *memory) newArray(cx *deviceContext, d arrayDesc) (*array, error) {
+	a, err := me.allocate(cx, d.bytes(), allocArray)
 	if err != nil {
 		return nil, err
 	}
 	r := &array{cx: cx, desc: d, data: a}
-	r.handle = p.add(r)
+	r.handle = me.add(r)
 	return r, nil
 }
 
@@ -213,10 +215,10 @@ func (c *call) dropArrays(drop func()) Status {
 	return Success
 }
 
-func (p *process) dropArray(a *array) {
-	if _, ok := p.objects[a.handle]; ok { // another thread may have been quicker
-		delete(p.objects, a.handle)
-		p.dropAllocation(a.data)
+func (me *memory) dropArray(a *array) {
+	if _, ok := me.objects[a.handle]; ok { // another thread may have been quicker
+		delete(me.objects, a.handle)
+		me.dropAllocation(a.data)
 	}
 }
 

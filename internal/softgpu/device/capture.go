@@ -121,7 +121,8 @@ func (c *call) beginCapture(mode uint64, g *graph, leaves []*node) Status {
 	}
 	p := c.p
 	p.serial++
-	k := &capture{p: p, id: p.serial, graph: g, given: g != nil, mode: int(mode), thread: c.th.tid, origin: s, streams: []*stream{s}}
+	k := &capture{p: p, id: p.serial, graph: g, given: g != nil, mode: int(mode), thread: c.th.tid, origin: s,
+		streams: []*stream{s}}
 	if g == nil {
 		k.graph = p.newGraph()
 	}
@@ -254,9 +255,9 @@ func exchangeCaptureMode(c *call) Status {
 
 // refuseIfUnsafe is for calls that a capture in progress may forbid
 // (cuThreadExchangeStreamCaptureMode); they end the capture.
-func (p *process) refuseIfUnsafe(th *thread) Status {
+func (w *work) refuseIfUnsafe(th *thread) Status {
 	st := Success
-	for _, k := range p.captures {
+	for _, k := range w.captures {
 		own := k.thread == th.tid
 		if th.captureMode == captureRelaxed || k.mode == captureRelaxed {
 			continue
@@ -271,12 +272,12 @@ func (p *process) refuseIfUnsafe(th *thread) Status {
 
 // refuseIfImplicit is for work in the legacy stream, which would order itself with
 // streams that are being captured.
-func (p *process) refuseIfImplicit(s *stream) Status {
+func (w *work) refuseIfImplicit(s *stream) Status {
 	if !s.legacy {
 		return Success
 	}
 	st := Success
-	for _, k := range p.captures {
+	for _, k := range w.captures {
 		for _, o := range k.streams {
 			if o.cx == s.cx && o.flags&streamNonBlocking == 0 {
 				k.invalidate()
@@ -288,9 +289,9 @@ func (p *process) refuseIfImplicit(s *stream) Status {
 }
 
 // refuseIfCapturing is for waiting for a whole context.
-func (p *process) refuseIfCapturing(cx *deviceContext) Status {
+func (w *work) refuseIfCapturing(cx *deviceContext) Status {
 	st := Success
-	for _, k := range p.captures {
+	for _, k := range w.captures {
 		if k.origin.cx == cx {
 			k.invalidate()
 			st = CaptureUnsupported

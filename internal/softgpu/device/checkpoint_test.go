@@ -65,6 +65,7 @@ func helper(path, mode string) {
 	total := k.must("cuModuleGetGlobal", a(m), blob([]byte("total")))[0]
 	_, rep := k.do("LIBRARY_LOAD", nil, blob([]byte(scalePTX)), blob(nil), blob(nil), blob(nil), blob(nil))
 	kern := k.must("cuLibraryGetKernel", rep.Outs[:1], blob([]byte("scale")))[0]
+	limited := k.limited(30)
 	const n = 1000
 	small := k.must("cuMemAlloc", a(4*n))[0]
 	large := k.must("cuMemAlloc", a(3<<20))[0]
@@ -163,6 +164,9 @@ func helper(path, mode string) {
 			if _, rep := k.do(name, a(h)); !bytes.Equal(rep.Payload, blob(resourceDesc(arr))) {
 				t.Fatalf("%s: %v", name, rep.Payload)
 			}
+		}
+		if got := k.must("cuFuncGetAttribute", a(funcRegisters, limited))[0]; got != 30 {
+			t.Fatalf("%d registers, limited to 30", got)
 		}
 		k.must("cuCtxPushCurrent", a(cx2))
 		fmt.Println("ok")
@@ -520,4 +524,24 @@ func FuzzProcessImage(f *testing.F) {
 			t.Errorf("%d bytes and %d memories are left", s.used[0], len(s.physical))
 		}
 	})
+}
+
+// limited loads a kernel that needs some 60 registers with a limit to their number, and returns it.
+func (k *conn) limited(most uint64) uint64 {
+	k.c.t.Helper()
+	var text strings.Builder
+	text.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n.entry many(.param .u64 p)\n{\n")
+	text.WriteString(".reg .b64 d; .reg .b32 %r<60>; ld.param.u64 d, [p];\n")
+	for i := range 60 {
+		fmt.Fprintf(&text, "ld.global.u32 %%r%d, [d+%d];\n", i, 4*i)
+	}
+	for i := range 60 {
+		fmt.Fprintf(&text, "st.global.u32 [d+%d], %%r%d;\n", 4*i, 59-i)
+	}
+	text.WriteString("ret; }\n")
+	st, rep := k.do("MODULE_LOAD", nil, blob([]byte(text.String())), blob(le32(jitMaxRegisters)), words(most))
+	if st != Success {
+		k.c.t.Fatalf("module: %v: %q", st, rep.Payload)
+	}
+	return k.must("cuModuleGetFunction", rep.Outs[:1], blob([]byte("many")))[0]
 }

@@ -76,7 +76,8 @@ func (c *call) clusterConfig() (info softgpu.KernelInfo, set map[uint64]int32, c
 	if !ok1 || !ok2 || c.args[7] > sharedPerBlockMax {
 		panic(InvalidValue)
 	}
-	threads := uint64(block[0]) * uint64(min(block[1], maxThreadsPerBlock+1)) * uint64(min(block[2], maxThreadsPerBlock+1))
+	threads := uint64(block[0]) * uint64(min(block[1], maxThreadsPerBlock+1)) *
+		uint64(min(block[2], maxThreadsPerBlock+1))
 	perSM = occupancy(info, int(min(threads, maxThreadsPerBlock+1)), c.args[7])
 	return info, set, clusterOf(o.Cluster, &info, set), perSM
 }

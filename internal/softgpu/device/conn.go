@@ -114,7 +114,8 @@ func (s *server) serveConn(conn *gpuwire.Conn) {
 		refuse(NotPermitted)
 		return
 	}
-	hello := gpuwire.Reply{Outs: []uint64{gpuwire.ProtocolVersion, uint64(s.cfg.Devices), windowLo, windowSize, s.cfg.Memory}}
+	hello := gpuwire.Reply{Outs: []uint64{gpuwire.ProtocolVersion, uint64(s.cfg.Devices), windowLo, windowSize,
+		s.cfg.Memory}}
 	if flags&gpuwire.HelloControl != 0 {
 		p, err := s.newProcess(procKey{pid, nonce}, cred.Uid)
 		if err != nil {
@@ -206,7 +207,8 @@ func (s *server) dispatch(number uint32, c *call) (status Status) {
 		if r := recover(); r != nil {
 			st, refused := r.(Status)
 			if !refused {
-				s.log.Error("operation failed", "op", op.name, "pid", c.p.key.pid, "panic", r, "stack", string(debug.Stack()))
+				s.log.Error("operation failed", "op", op.name, "pid", c.p.key.pid, "panic", r,
+					"stack", string(debug.Stack()))
 				st = Unknown
 			}
 			status = st
@@ -227,17 +229,15 @@ func (s *server) dispatch(number uint32, c *call) (status Status) {
 	if op.need >= needInit && !c.p.initialised {
 		return NotInitialized
 	}
-	if op.need >= needContext {
-		cx := c.th.current()
-		if cx == nil {
-			return InvalidContext
-		}
+	if cx := c.th.current(); cx != nil && op.need >= needOwner {
 		if !cx.active {
 			return ContextIsDestroyed
 		}
 		if cx.sticky != Success {
 			return cx.sticky
 		}
+	} else if op.need >= needContext {
+		return InvalidContext
 	}
 	return op.run(c)
 }

@@ -23,12 +23,12 @@ type deviceContext struct {
 	sticky  Status    // once a kernel has failed, every call returns it
 }
 
-func (p *process) newContext(dev int, flags uint32) *deviceContext {
-	p.serial++
-	cx := &deviceContext{dev: dev, id: p.serial, flags: flags, active: true, limits: make(map[uint64]uint64)}
-	cx.handle = p.add(cx)
-	p.contexts = append(p.contexts, cx)
-	cx.legacy = p.newStream(cx, 0, 0)
+func (w *work) newContext(dev int, flags uint32) *deviceContext {
+	w.serial++
+	cx := &deviceContext{dev: dev, id: w.serial, flags: flags, active: true, limits: make(map[uint64]uint64)}
+	cx.handle = w.add(cx)
+	w.contexts = append(w.contexts, cx)
+	cx.legacy = w.newStream(cx, 0, 0)
 	cx.legacy.legacy = true
 	return cx
 }
@@ -78,12 +78,12 @@ func primaryRetain(c *call) Status {
 }
 
 // primary gives a device's primary context, which keeps its handle for ever.
-func (p *process) primary(dev int) *deviceContext {
-	cx := p.primaries[dev]
+func (w *work) primary(dev int) *deviceContext {
+	cx := w.primaries[dev]
 	if cx == nil {
-		cx = p.newContext(dev, 0)
+		cx = w.newContext(dev, 0)
 		cx.primary, cx.active = true, false
-		p.primaries[dev] = cx
+		w.primaries[dev] = cx
 	}
 	return cx
 }
@@ -94,7 +94,7 @@ func primaryRelease(c *call) Status {
 		return InvalidContext
 	}
 	cx.refs--
-	if cx.refs > 0 {
+	if cx.refs > 0 || !cx.active {
 		return Success
 	}
 	return c.destroyContext(cx)
@@ -105,10 +105,8 @@ func primaryReset(c *call) Status {
 	if cx == nil || !cx.active {
 		return Success
 	}
-	refs := cx.refs
-	st := c.destroyContext(cx)
-	cx.refs, cx.active = refs, refs > 0
-	return st
+	// Those who retained it still release it, but it is there again only for who retains it anew.
+	return c.destroyContext(cx)
 }
 
 func primarySetFlags(c *call) Status {
@@ -207,10 +205,12 @@ func (c *call) destroyContext(cx *deviceContext) Status {
 	return Success
 }
 
+// A primary context that nobody holds can be made current all the same: calls that need it are refused, and
+// it serves them again once it has been retained.
 func ctxPush(c *call) Status {
 	const deepest = 1 << 10
 	cx, ok := get[*deviceContext](c.p, c.args[0])
-	if !ok || !cx.active || len(c.th.stack) > deepest {
+	if !ok || len(c.th.stack) > deepest {
 		return InvalidContext
 	}
 	c.th.stack = append(c.th.stack, cx)
@@ -230,7 +230,7 @@ func ctxSetCurrent(c *call) Status {
 	var next []*deviceContext
 	if c.args[0] != 0 {
 		cx, ok := get[*deviceContext](c.p, c.args[0])
-		if !ok || !cx.active {
+		if !ok {
 			return InvalidContext
 		}
 		next = []*deviceContext{cx}
@@ -263,6 +263,9 @@ func ctxSynchronize(c *call) Status {
 		h = c.args[0]
 	}
 	cx := c.context(h)
+	if !cx.active {
+		return ContextIsDestroyed
+	}
 	if cx.sticky != Success {
 		return cx.sticky
 	}

@@ -28,7 +28,8 @@ type control struct {
 var errControlEnded = errors.New("the client process is gone")
 
 func newControl() *control {
-	return &control{ready: make(chan struct{}), replies: make(chan gpuwire.Reply), read: make(chan struct{}), ended: make(chan struct{})}
+	return &control{ready: make(chan struct{}), replies: make(chan gpuwire.Reply), read: make(chan struct{}),
+		ended: make(chan struct{})}
 }
 
 func (k *control) end() { k.once.Do(func() { close(k.ended) }) }

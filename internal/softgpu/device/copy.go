@@ -37,7 +37,8 @@ func (s *copyShape) valid() bool {
 				return false
 			}
 		}
-		if s.Depth > 1 && (lines < s.Height || lines > most || pitch*lines > most || lines > 0 && pitch > most/lines || s.Depth > most/(pitch*lines)) {
+		if s.Depth > 1 && (lines < s.Height || lines > most || pitch*lines > most || lines > 0 && pitch > most/lines ||
+			s.Depth > most/(pitch*lines)) {
 			return false
 		}
 	}
@@ -50,7 +51,8 @@ func copyArgs(a []uint64) copyShape {
 }
 
 func (s *copyShape) args() []uint64 {
-	return []uint64{s.Dst, s.Src, s.DstKind, s.SrcKind, s.Width, s.Height, s.Depth, s.DstPitch, s.DstLines, s.SrcPitch, s.SrcLines}
+	return []uint64{s.Dst, s.Src, s.DstKind, s.SrcKind, s.Width, s.Height, s.Depth, s.DstPitch, s.DstLines, s.SrcPitch,
+		s.SrcLines}
 }
 
 func memcpyLinear(c *call) Status {
@@ -89,7 +91,8 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 	if !p.shapeMapped(&s) {
 		return InvalidValue
 	}
-	if s.SrcKind == gpuwire.KindPageable && uint64(len(c.in)) < n || n > gpuwire.MaxPayload && s.DstKind == gpuwire.KindPageable {
+	if s.SrcKind == gpuwire.KindPageable && uint64(len(c.in)) < n ||
+		n > gpuwire.MaxPayload && s.DstKind == gpuwire.KindPageable {
 		return InvalidValue
 	}
 	p.srv.counts.bytes.Add(n)
@@ -119,11 +122,12 @@ func (c *call) copy(s copyShape, streamArg, flags uint64) Status {
 }
 
 // shapeMapped checks the corners of a copy's known sides when it is submitted.
-func (p *process) shapeMapped(s *copyShape) bool {
-	for _, side := range [][4]uint64{{s.DstKind, s.Dst, s.DstPitch, s.DstLines}, {s.SrcKind, s.Src, s.SrcPitch, s.SrcLines}} {
+func (me *memory) shapeMapped(s *copyShape) bool {
+	sides := [][4]uint64{{s.DstKind, s.Dst, s.DstPitch, s.DstLines}, {s.SrcKind, s.Src, s.SrcPitch, s.SrcLines}}
+	for _, side := range sides {
 		if side[0] == gpuwire.KindKnown {
 			last := side[1] + (s.Depth-1)*side[2]*side[3] + (s.Height-1)*side[2]
-			if !p.mapped(side[1], 1) || !p.mapped(last, s.Width) {
+			if !me.mapped(side[1], 1) || !me.mapped(last, s.Width) {
 				return false
 			}
 		}
@@ -132,16 +136,16 @@ func (p *process) shapeMapped(s *copyShape) bool {
 }
 
 // copyNow moves the bytes. Packed sides are given; a nil one is in device or pinned memory.
-func (p *process) copyNow(s *copyShape, packedDst, packedSrc []byte) Status {
+func (me *memory) copyNow(s *copyShape, packedDst, packedSrc []byte) Status {
 	if s.linear() {
-		return p.copyRow(s, 0, 0, 0, packedDst, packedSrc)
+		return me.copyRow(s, 0, 0, 0, packedDst, packedSrc)
 	}
 	at := uint64(0)
 	for z := range s.Depth {
 		for y := range s.Height {
 			d := (z*s.DstLines + y) * s.DstPitch
 			r := (z*s.SrcLines + y) * s.SrcPitch
-			if st := p.copyRow(s, d, r, at, packedDst, packedSrc); st != Success {
+			if st := me.copyRow(s, d, r, at, packedDst, packedSrc); st != Success {
 				return st
 			}
 			at += s.Width
@@ -150,16 +154,16 @@ func (p *process) copyNow(s *copyShape, packedDst, packedSrc []byte) Status {
 	return Success
 }
 
-func (p *process) copyRow(s *copyShape, dstOff, srcOff, at uint64, packedDst, packedSrc []byte) (st Status) {
+func (me *memory) copyRow(s *copyShape, dstOff, srcOff, at uint64, packedDst, packedSrc []byte) (st Status) {
 	var dst, src []byte
 	if packedDst != nil {
 		dst = packedDst[at : at+s.Width]
-	} else if dst, st = p.bytes(s.Dst+dstOff, s.Width); st != Success {
+	} else if dst, st = me.bytes(s.Dst+dstOff, s.Width); st != Success {
 		return st
 	}
 	if packedSrc != nil {
 		src = packedSrc[at : at+s.Width]
-	} else if src, st = p.bytes(s.Src+srcOff, s.Width); st != Success {
+	} else if src, st = me.bytes(s.Src+srcOff, s.Width); st != Success {
 		return st
 	}
 	copy(dst, src)
@@ -176,10 +180,12 @@ type fill struct {
 
 func (f *fill) valid() bool {
 	const most = 1 << 40
-	if f.Element != 1 && f.Element != 2 && f.Element != 4 || f.Dst%uint64(f.Element) != 0 || f.Width > most || f.Height > most {
+	if f.Element != 1 && f.Element != 2 && f.Element != 4 || f.Dst%uint64(f.Element) != 0 || f.Width > most ||
+		f.Height > most {
 		return false
 	}
-	return f.Height <= 1 || f.Pitch >= f.Width*uint64(f.Element) && f.Pitch <= most/f.Height && f.Pitch%uint64(f.Element) == 0
+	return f.Height <= 1 || f.Pitch >= f.Width*uint64(f.Element) && f.Pitch <= most/f.Height &&
+		f.Pitch%uint64(f.Element) == 0
 }
 
 func memset(c *call) Status {
@@ -214,9 +220,9 @@ func memset(c *call) Status {
 	return Success
 }
 
-func (p *process) fillNow(f *fill) Status {
+func (me *memory) fillNow(f *fill) Status {
 	for y := range f.Height {
-		b, st := p.bytes(f.Dst+y*f.Pitch, f.Width*uint64(f.Element))
+		b, st := me.bytes(f.Dst+y*f.Pitch, f.Width*uint64(f.Element))
 		if st != Success {
 			return st
 		}

@@ -181,10 +181,16 @@ func (c *client) serve() {
 		switch req.Op {
 		case gpuwire.OpCallback:
 			c.calls <- [2]uint64{req.Args[1], req.Args[2]}
-		case gpuwire.OpHostRead:
-			rep.Payload = (*c.host.Load())(req.Op, req.Args[0], req.Args[1], nil)
-		case gpuwire.OpHostWrite:
-			(*c.host.Load())(req.Op, req.Args[0], 0, req.Payload)
+		case gpuwire.OpHostRead, gpuwire.OpHostWrite:
+			host := c.host.Load()
+			switch {
+			case host == nil: // no memory is there, as in a program that has unmapped it
+				rep.Status = int32(IllegalAddress)
+			case req.Op == gpuwire.OpHostRead:
+				rep.Payload = (*host)(req.Op, req.Args[0], req.Args[1], nil)
+			default:
+				(*host)(req.Op, req.Args[0], 0, req.Payload)
+			}
 		case gpuwire.OpPrint:
 			c.prints.Write(req.Payload)
 		case gpuwire.OpLock:

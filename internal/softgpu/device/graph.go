@@ -24,6 +24,9 @@ const (
 
 const maxNodes = 1 << 18
 
+// graphs makes graphs, and runs them.
+type graphs struct{ launches }
+
 // A graph is a CUgraph.
 type graph struct {
 	handle uint64
@@ -61,18 +64,18 @@ type graphExec struct {
 	owned  owned
 }
 
-func (p *process) newGraph() *graph {
+func (gs graphs) newGraph() *graph {
 	g := &graph{}
-	g.handle = p.add(g)
+	g.handle = gs.add(g)
 	return g
 }
 
-func (p *process) addToGraph(g *graph, n *node, deps []*node) Status {
+func (gs graphs) addToGraph(g *graph, n *node, deps []*node) Status {
 	if len(g.nodes) >= maxNodes {
 		return OutOfMemory
 	}
 	n.graph, n.deps = g, deps
-	n.handle = p.add(n)
+	n.handle = gs.add(n)
 	g.nodes = append(g.nodes, n)
 	return Success
 }
@@ -100,21 +103,21 @@ func graphCreate(c *call) Status {
 	return c.ret(c.p.newGraph().handle)
 }
 
-func (p *process) dropGraph(g *graph) {
+func (gs graphs) dropGraph(g *graph) {
 	for _, n := range g.nodes {
-		p.dropNode(n)
+		gs.dropNode(n)
 	}
-	delete(p.objects, g.handle)
-	p.dropOwned(g.owned)
+	delete(gs.objects, g.handle)
+	gs.dropOwned(g.owned)
 }
 
-func (p *process) dropNode(n *node) {
-	delete(p.objects, n.handle)
+func (gs graphs) dropNode(n *node) {
+	delete(gs.objects, n.handle)
 	if n.child != nil {
-		p.dropGraph(n.child)
+		gs.dropGraph(n.child)
 	}
 	if n.Kind == nodeMemAlloc {
-		p.dropGraphMemory(n.mem)
+		gs.dropGraphMemory(n.mem)
 	}
 }
 
@@ -202,7 +205,8 @@ func graphMemcpySet(c *call) Status {
 // memsetParams reads CUDA_MEMSET_NODE_PARAMS.
 func (c *call) memsetParams() (fill, Status) {
 	b := c.record(40)
-	f := fill{Dst: u64(b, 0), Pitch: u64(b, 8), Value: u32(b, 16), Element: u32(b, 20), Width: u64(b, 24), Height: u64(b, 32)}
+	f := fill{Dst: u64(b, 0), Pitch: u64(b, 8), Value: u32(b, 16), Element: u32(b, 20), Width: u64(b, 24),
+		Height: u64(b, 32)}
 	if !f.valid() {
 		return f, InvalidValue
 	}
@@ -334,18 +338,18 @@ func graphEventSet(kind int) func(*call) Status {
 }
 
 // cloneGraph copies a graph, child graphs included.
-func (p *process) cloneGraph(g *graph) *graph {
-	to := p.newGraph()
+func (gs graphs) cloneGraph(g *graph) *graph {
+	to := gs.newGraph()
 	to.origin, to.owned = g, g.owned.share()
 	copies := make(map[*node]*node, len(g.nodes))
 	for _, n := range g.nodes {
 		m := *n
 		m.graph, m.from = to, n
-		m.handle = p.add(&m)
+		m.handle = gs.add(&m)
 		copies[n] = &m
 		to.nodes = append(to.nodes, &m)
 		if n.child != nil {
-			m.child = p.cloneGraph(n.child)
+			m.child = gs.cloneGraph(n.child)
 			m.child.owner = &m
 		}
 	}
@@ -571,19 +575,19 @@ type planRun struct {
 	deps    []*task
 }
 
-func (p *process) prepare(r *planRun, cx *deviceContext, plan []*node) {
+func (gs graphs) prepare(r *planRun, cx *deviceContext, plan []*node) {
 	for _, n := range plan {
 		switch {
 		case n.disabled:
 		case n.Kind == nodeChild:
-			p.prepare(r, cx, n.plan)
+			gs.prepare(r, cx, n.plan)
 		case n.Kind == nodeEventWait:
 			// Waited for before the launch begins: a task that runs must not wait for another.
-			if e, ok := get[*event](p, n.Event); ok && e.rec != nil && !e.rec.task.finished() && !r.makes(e.rec) {
+			if e, ok := get[*event](gs, n.Event); ok && e.rec != nil && !e.rec.task.finished() && !r.makes(e.rec) {
 				r.deps = append(r.deps, e.rec.task)
 			}
 		case n.Kind == nodeEventRecord:
-			if e, ok := get[*event](p, n.Event); ok {
+			if e, ok := get[*event](gs, n.Event); ok {
 				rec := &record{task: &task{done: make(chan struct{}), cx: cx}}
 				r.records[n] = rec
 				e.rec, e.captured = rec, nil
@@ -634,9 +638,9 @@ func graphLaunch(c *call) Status {
 	return Success
 }
 
-func (p *process) runNode(r *planRun, n *node) Status {
+func (gs graphs) runNode(r *planRun, n *node) Status {
 	select {
-	case <-p.dead:
+	case <-gs.dead:
 		return LaunchFailed
 	default:
 	}
@@ -645,20 +649,20 @@ func (p *process) runNode(r *planRun, n *node) Status {
 	}
 	switch n.Kind {
 	case nodeKernel:
-		return p.runKernel(n.Kernel)
+		return gs.runKernel(n.Kernel)
 	case nodeMemcpy:
-		return p.runGraphCopy(&n.Copy)
+		return gs.runGraphCopy(&n.Copy)
 	case nodeMemset:
-		return p.fillNow(&n.Fill)
+		return gs.fillNow(&n.Fill)
 	case nodeHost:
-		_, _ = p.control.call(gpuwire.OpCallback, []uint64{0, n.Fn, n.User, 0, 0}, nil)
+		_, _ = gs.control.call(gpuwire.OpCallback, []uint64{0, n.Fn, n.User, 0, 0}, nil)
 	case nodeChild:
-		return p.runPlan(r, n.plan)
+		return gs.runPlan(r, n.plan)
 	case nodeEventRecord:
 		if rec := r.records[n]; rec != nil && !rec.task.finished() {
-			p.mu.Lock()
+			gs.mu.Lock()
 			rec.when = time.Now()
-			p.mu.Unlock()
+			gs.mu.Unlock()
 			close(rec.task.done)
 		}
 	}
@@ -666,7 +670,7 @@ func (p *process) runNode(r *planRun, n *node) Status {
 }
 
 // runGraphCopy copies with pageable sides read and written through the control connection.
-func (p *process) runGraphCopy(s *copyShape) Status {
+func (gs graphs) runGraphCopy(s *copyShape) Status {
 	n := s.total()
 	if (s.SrcKind == gpuwire.KindPageable || s.DstKind == gpuwire.KindPageable) && n > gpuwire.MaxPayload {
 		return NotSupported
@@ -674,23 +678,23 @@ func (p *process) runGraphCopy(s *copyShape) Status {
 	var src, dst []byte
 	if s.SrcKind == gpuwire.KindPageable {
 		var st Status
-		if src, st = p.hostRead(s); st != Success {
+		if src, st = gs.hostRead(s); st != Success {
 			return st
 		}
 	}
 	if s.DstKind == gpuwire.KindPageable {
 		dst = make([]byte, n)
 	}
-	if st := p.copyNow(s, dst, src); st != Success {
+	if st := gs.copyNow(s, dst, src); st != Success {
 		return st
 	}
 	if dst != nil {
-		return p.hostWrite(s, dst)
+		return gs.hostWrite(s, dst)
 	}
 	return Success
 }
 
-func (p *process) hostRead(s *copyShape) ([]byte, Status) {
+func (gs graphs) hostRead(s *copyShape) ([]byte, Status) {
 	out := make([]byte, 0, s.total())
 	for z := range s.Depth {
 		for y := range s.Height {
@@ -698,12 +702,13 @@ func (p *process) hostRead(s *copyShape) ([]byte, Status) {
 			if s.linear() || s.SrcPitch == s.Width && s.Depth == 1 {
 				n = s.total() // rows without gaps in one message
 			}
-			rep, err := p.control.call(gpuwire.OpHostRead, []uint64{at, n}, nil)
+			rep, err := gs.control.call(gpuwire.OpHostRead, []uint64{at, n}, nil)
 			if err == nil && (rep.Status != 0 || uint64(len(rep.Payload)) != n) {
 				err = fmt.Errorf("the program answers %v, %d bytes", Status(rep.Status), len(rep.Payload))
 			}
 			if err != nil {
-				p.srv.log.Warn("reading host memory for a graph", "pid", p.key.pid, "addr", at, "bytes", n, "err", err)
+				gs.srv.log.Warn("reading host memory for a graph", "pid", gs.key.pid, "addr", at,
+					"bytes", n, "err", err)
 				return nil, IllegalAddress
 			}
 			out = append(out, rep.Payload...)
@@ -715,19 +720,20 @@ func (p *process) hostRead(s *copyShape) ([]byte, Status) {
 	return out, Success
 }
 
-func (p *process) hostWrite(s *copyShape, b []byte) Status {
+func (gs graphs) hostWrite(s *copyShape, b []byte) Status {
 	for z := range s.Depth {
 		for y := range s.Height {
 			at, n := s.Dst+(z*s.DstLines+y)*s.DstPitch, s.Width
 			if s.linear() || s.DstPitch == s.Width && s.Depth == 1 {
 				n = s.total()
 			}
-			rep, err := p.control.call(gpuwire.OpHostWrite, []uint64{at}, b[:n])
+			rep, err := gs.control.call(gpuwire.OpHostWrite, []uint64{at}, b[:n])
 			if err == nil && rep.Status != 0 {
 				err = Status(rep.Status)
 			}
 			if err != nil {
-				p.srv.log.Warn("writing host memory for a graph", "pid", p.key.pid, "addr", at, "bytes", n, "err", err)
+				gs.srv.log.Warn("writing host memory for a graph", "pid", gs.key.pid, "addr", at,
+					"bytes", n, "err", err)
 				return IllegalAddress
 			}
 			if b = b[n:]; len(b) == 0 {
@@ -939,13 +945,13 @@ func (k *kernelLaunch) options() launchOptions {
 }
 
 // setOptions gives a kernel node other launch attributes. What is queued or instantiated keeps the old ones.
-func (p *process) setOptions(n *node, o launchOptions) Status {
+func (gs graphs) setOptions(n *node, o launchOptions) Status {
 	k := *n.Kernel
 	k.Cooperative, k.Cluster = o.Cooperative, o.Cluster
 	if k.fn == nil {
 		return InvalidHandle
 	}
-	if st := p.checkLaunch(&k); st != Success {
+	if st := gs.checkLaunch(&k); st != Success {
 		return st
 	}
 	n.Kernel = &k

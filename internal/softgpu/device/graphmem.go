@@ -27,15 +27,15 @@ func (c *call) graphAllocation(cx *deviceContext, size uint64) (*allocation, Sta
 // hold and drop count the graphs that have a node of the memory.
 func (a *allocation) hold() { a.graphs++ }
 
-func (p *process) dropGraphMemory(a *allocation) {
+func (gs graphs) dropGraphMemory(a *allocation) {
 	if a.graphs--; a.graphs > 0 {
 		return
 	}
 	// Launches may still be running.
 	a.dying = true
-	p.zombies = append(p.zombies, a)
-	if p.pending == 0 {
-		p.reap()
+	gs.zombies = append(gs.zombies, a)
+	if gs.pending == 0 {
+		gs.reap()
 	}
 }
 

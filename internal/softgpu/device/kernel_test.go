@@ -218,6 +218,8 @@ func TestFaultsStick(t *testing.T) {
 	}
 	other.must("cuMemAlloc", a(100))
 	k.must("cuDevicePrimaryCtxReset", a(0))
+	k.want(ContextIsDestroyed, "cuMemAlloc", a(100))
+	k.must("cuDevicePrimaryCtxRetain", a(0))
 	k.must("cuMemAlloc", a(100)) // a new start
 }
 

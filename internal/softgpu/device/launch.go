@@ -9,6 +9,12 @@ import (
 	"holdfast/internal/softgpu/gpuwire"
 )
 
+// launches runs kernels.
+type launches struct {
+	*work
+	*output
+}
+
 // A kernelLaunch is one launch as submitted.
 type kernelLaunch struct {
 	Func        uint64
@@ -47,10 +53,11 @@ func (c *call) kernelLaunch(a []uint64, params []byte, o launchOptions) (*kernel
 	return k, c.p.checkLaunch(k)
 }
 
-func (p *process) checkLaunch(k *kernelLaunch) Status {
+func (ls launches) checkLaunch(k *kernelLaunch) Status {
 	f := k.fn
 	threads := uint64(k.Block[0]) * uint64(k.Block[1]) * uint64(k.Block[2])
-	if k.Block[0] > 1024 || k.Block[1] > 1024 || k.Block[2] > 64 || threads > maxThreadsPerBlock || k.Grid[1] > 65535 || k.Grid[2] > 65535 {
+	if k.Block[0] > 1024 || k.Block[1] > 1024 || k.Block[2] > 64 || threads > maxThreadsPerBlock || k.Grid[1] > 65535 ||
+		k.Grid[2] > 65535 {
 		return InvalidValue
 	}
 	if threads > uint64(maxThreads(&f.info)) {
@@ -68,13 +75,13 @@ func (p *process) checkLaunch(k *kernelLaunch) Status {
 		return st
 	}
 	if f.info.Unsupported != "" {
-		p.srv.log.Warn("kernel not served", "pid", p.key.pid, "kernel", f.name, "reason", f.info.Unsupported)
-		p.srv.counts.refused(fmt.Errorf("kernel %s: %s", f.name, f.info.Unsupported))
+		ls.srv.log.Warn("kernel not served", "pid", ls.key.pid, "kernel", f.name, "reason", f.info.Unsupported)
+		ls.srv.counts.refused(fmt.Errorf("kernel %s: %s", f.name, f.info.Unsupported))
 		return NotSupported
 	}
-	if f.mod.code.mallocs && p.heap == nil {
-		if err := p.makeHeap(f.mod.cx); err != nil {
-			p.srv.log.Info("no heap for device code", "pid", p.key.pid, "err", err)
+	if f.mod.code.mallocs && ls.heap == nil {
+		if err := ls.makeHeap(f.mod.cx); err != nil {
+			ls.srv.log.Info("no heap for device code", "pid", ls.key.pid, "err", err)
 			return OutOfMemory
 		}
 	}
@@ -195,47 +202,47 @@ func launchKernel(c *call) Status {
 }
 
 // makeHeap gives device code the heap that the context's limit asks for.
-func (p *process) makeHeap(cx *deviceContext) error {
+func (ls launches) makeHeap(cx *deviceContext) error {
 	size, ok := cx.limits[limitMallocHeap]
 	if !ok {
 		size = limitDefaults[limitMallocHeap]
 	}
 	size = (max(size, 1) + granularity - 1) &^ (granularity - 1)
-	a, err := p.allocate(cx, size, allocHeap)
+	a, err := ls.allocate(cx, size, allocHeap)
 	if err != nil {
 		return err
 	}
-	if err := p.space.SetHeap(a.va, a.size); err != nil {
-		p.quiesce(func() { p.dropAllocation(a) })
+	if err := ls.space.SetHeap(a.va, a.size); err != nil {
+		ls.quiesce(func() { ls.dropAllocation(a) })
 		return err
 	}
-	p.heap = a
+	ls.heap = a
 	return nil
 }
 
-func (p *process) runKernel(k *kernelLaunch) Status {
+func (ls launches) runKernel(k *kernelLaunch) Status {
 	if k.fn == nil {
 		return InvalidHandle // of a module that was gone when the process was restored
 	}
-	p.srv.counts.launches.Add(1)
+	ls.srv.counts.launches.Add(1)
 	stats, err := k.fn.mod.inst.Launch(k.fn.name, softgpu.LaunchConfig{
 		Grid: k.Grid, Block: k.Block, Cluster: k.RunCluster, SharedDynamic: k.Shared, Params: k.Params,
-		Workers: p.srv.cfg.Workers, Deterministic: p.srv.cfg.Deterministic,
-		Printf: p, Cancel: p.dead,
+		Workers: ls.srv.cfg.Workers, Deterministic: ls.srv.cfg.Deterministic,
+		Printf: ls.output, Cancel: ls.dead,
 	})
-	p.srv.counts.threadInstructions.Add(uint64(stats.ThreadInstructions))
+	ls.srv.counts.threadInstructions.Add(uint64(stats.ThreadInstructions))
 	if err == nil {
 		return Success
 	}
 	var f *softgpu.Fault
 	if !errors.As(err, &f) {
-		p.srv.log.Error("launch failed", "pid", p.key.pid, "kernel", k.fn.name, "err", err)
+		ls.srv.log.Error("launch failed", "pid", ls.key.pid, "kernel", k.fn.name, "err", err)
 		return LaunchFailed
 	}
 	if f.Kind == softgpu.FaultCancelled {
 		return LaunchFailed
 	}
-	p.srv.log.Error("kernel fault", "pid", p.key.pid, "fault", err.Error())
+	ls.srv.log.Error("kernel fault", "pid", ls.key.pid, "fault", err.Error())
 	switch f.Kind {
 	case softgpu.FaultUnmapped:
 		return IllegalAddress

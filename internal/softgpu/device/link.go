@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"holdfast/internal/fatbin"
 	"holdfast/ptx"
@@ -23,6 +25,7 @@ const (
 // A link is a CUlinkState. The result is PTX, which every load call takes.
 type link struct {
 	handle uint64
+	limit  int // CU_JIT_MAX_REGISTERS; 0: none
 	inputs []linkInput
 	bytes  int
 }
@@ -35,6 +38,9 @@ type linkInput struct {
 
 func linkCreate(c *call) Status {
 	l := &link{}
+	if len(c.args) > 0 {
+		l.limit = int(uint32(c.args[0]))
+	}
 	l.handle = c.p.add(l)
 	return c.ret(l.handle)
 }
@@ -113,7 +119,25 @@ func linkComplete(c *call) Status {
 	if err != nil {
 		return c.linkFailed(InvalidPTX, err)
 	}
+	l.limitRegisters(m)
 	c.retBlob([]byte{})
 	c.retBlob(ptx.Format(m))
 	return Success
+}
+
+// limitRegisters writes the limit of the link to the kernels that have none of their own: what is linked is loaded
+// without options.
+func (l *link) limitRegisters(m *ptx.Module) {
+	if l.limit <= 0 {
+		return
+	}
+	for _, d := range m.Decls {
+		f, ok := d.(*ptx.Func)
+		limited := func(p ptx.Directive) bool { return p.Name == ".maxnreg" }
+		if !ok || !f.Entry || slices.ContainsFunc(f.Perf, limited) {
+			continue
+		}
+		most := strconv.Itoa(min(max(l.limit, minReportedRegs), maxReportedRegs))
+		f.Perf = append(f.Perf, ptx.Directive{Pos: f.Pos, Name: ".maxnreg", Args: []string{most}})
+	}
 }

@@ -7,6 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// memory is what a process has allocated: on devices, in pools, pinned on the host.
+type memory struct {
+	*vmm
+	free        spans // of the window
+	allocs      allocTable
+	slabs       [][]*slab              // by device
+	heap        *allocation            // of device code; nil until a kernel may need it
+	hosts       map[uint64]*hostMemory // by id
+	registered  []*registration
+	defaultPool []*pool // by device
+	currentPool []*pool
+}
+
 // Kinds of allocations.
 const (
 	allocDevice  = 1 // cuMemAlloc and the data of modules
@@ -42,7 +55,8 @@ type allocation struct {
 
 // freeable reports whether the calls that free memory take it. What was opened by a memory handle has one of its own.
 func (a *allocation) freeable() bool {
-	return a.kind == allocDevice || a.kind == allocPool || a.kind == allocGraph || a.kind == allocOpened && a.pool != nil
+	return a.kind == allocDevice || a.kind == allocPool || a.kind == allocGraph ||
+		a.kind == allocOpened && a.pool != nil
 }
 
 // allocTable is sorted by address.
@@ -111,70 +125,70 @@ func (c *call) fit(try func() error) Status {
 }
 
 // allocate takes size bytes of device memory and maps them.
-func (p *process) allocate(cx *deviceContext, size uint64, kind int) (*allocation, error) {
-	p.serial++
-	a := &allocation{size: size, kind: kind, dev: cx.dev, cx: cx, id: p.serial}
-	if size > p.srv.cfg.Memory {
+func (me *memory) allocate(cx *deviceContext, size uint64, kind int) (*allocation, error) {
+	me.serial++
+	a := &allocation{size: size, kind: kind, dev: cx.dev, cx: cx, id: me.serial}
+	if size > me.srv.cfg.Memory {
 		return nil, fmt.Errorf("%d bytes are more than the device has", size)
 	}
 	if size <= slabLimit {
-		if err := p.allocateSmall(a); err != nil {
+		if err := me.allocateSmall(a); err != nil {
 			return nil, err
 		}
 	} else {
 		a.extent = (size + granularity - 1) &^ (granularity - 1)
-		va, ph, err := p.mapNew(cx.dev, a.extent)
+		va, ph, err := me.mapNew(cx.dev, a.extent)
 		if err != nil {
 			return nil, err
 		}
 		a.va, a.phys = va, ph
 	}
-	p.allocs.insert(a)
+	me.allocs.insert(a)
 	return a, nil
 }
 
 // mapNew creates physical memory and maps it at a free place of the window.
-func (p *process) mapNew(dev int, size uint64) (uint64, *physical, error) {
-	ph, err := p.srv.newPhysical(dev, size)
+func (me *memory) mapNew(dev int, size uint64) (uint64, *physical, error) {
+	ph, err := me.srv.newPhysical(dev, size)
 	if err != nil {
 		return 0, nil, err
 	}
-	va, ok := p.free.take(size, granularity)
+	va, ok := me.free.take(size, granularity)
 	if !ok {
-		p.srv.release(ph)
+		me.srv.release(ph)
 		return 0, nil, fmt.Errorf("no %d free addresses", size)
 	}
-	if err := p.space.Map(va, ph.fd, 0, size, true); err != nil {
-		p.free.give(va, size)
-		p.srv.release(ph)
+	if err := me.space.Map(va, ph.fd, 0, size, true); err != nil {
+		me.free.give(va, size)
+		me.srv.release(ph)
 		return 0, nil, err
 	}
 	return va, ph, nil
 }
 
-func (p *process) allocateSmall(a *allocation) error {
+func (me *memory) allocateSmall(a *allocation) error {
 	a.extent = (max(a.size, 1) + slabAlign - 1) &^ (slabAlign - 1)
-	for _, s := range p.slabs[a.dev] {
+	for _, s := range me.slabs[a.dev] {
 		if va, ok := s.free.take(a.extent, slabAlign); ok {
 			a.va, a.slab = va, s
 			s.used++
 			return nil
 		}
 	}
-	va, ph, err := p.mapNew(a.dev, granularity)
+	va, ph, err := me.mapNew(a.dev, granularity)
 	if err != nil {
 		return err
 	}
 	s := &slab{va: va, phys: ph, free: spans{{va, va + granularity}}, used: 1}
 	a.va, _ = s.free.take(a.extent, slabAlign)
 	a.slab = s
-	p.slabs[a.dev] = append(p.slabs[a.dev], s)
+	me.slabs[a.dev] = append(me.slabs[a.dev], s)
 	return nil
 }
 
 // dropAllocation takes a device allocation away. Nothing of the process may be running.
-func (p *process) dropAllocation(a *allocation) {
-	p.allocs.remove(a)
+func (me *memory) dropAllocation(a *allocation) {
+	me.allocs.remove(a)
 	if a.pool != nil && !a.dying {
 		a.pool.used -= a.extent
 	}
@@ -182,8 +196,8 @@ func (p *process) dropAllocation(a *allocation) {
 		s.free.give(a.va, a.extent)
 		s.used--
 		if s.used == 0 {
-			p.slabs[a.dev] = slices.DeleteFunc(p.slabs[a.dev], func(o *slab) bool { return o == s })
-			p.unmapPhysical(s.va, granularity, s.phys)
+			me.slabs[a.dev] = slices.DeleteFunc(me.slabs[a.dev], func(o *slab) bool { return o == s })
+			me.unmapPhysical(s.va, granularity, s.phys)
 		}
 		return
 	}
@@ -191,27 +205,16 @@ func (p *process) dropAllocation(a *allocation) {
 	if a.kind == allocOpened {
 		va = a.opening
 	}
-	p.unmapPhysical(va, a.extent, a.phys)
+	me.unmapPhysical(va, a.extent, a.phys)
 }
 
-func (p *process) unmapPhysical(va, size uint64, ph *physical) {
-	if err := p.space.Unmap(va, size); err != nil {
-		p.srv.log.Error("unmapping device memory", "pid", p.key.pid, "err", err)
+func (me *memory) unmapPhysical(va, size uint64, ph *physical) {
+	if err := me.space.Unmap(va, size); err != nil {
+		me.srv.log.Error("unmapping device memory", "pid", me.key.pid, "err", err)
 		return // the addresses stay taken, the memory counted
 	}
-	p.free.give(va, size)
-	p.srv.release(ph)
-}
-
-// reap frees what stream-ordered frees left. Nothing of the process may be running.
-func (p *process) reap() {
-	if p.running > 0 {
-		return
-	}
-	for _, a := range p.zombies {
-		p.dropAllocation(a)
-	}
-	p.zombies = nil
+	me.free.give(va, size)
+	me.srv.release(ph)
 }
 
 // releaseMemory gives everything back at the process's end; the address space is closed next.
@@ -304,12 +307,15 @@ func memGetInfo(c *call) Status {
 }
 
 // rangeOf is the allocation or mapping an address lies in.
-func (p *process) rangeOf(va uint64) (base, size uint64, ok bool) {
-	if a := p.allocs.find(va); a != nil {
+func (me *memory) rangeOf(va uint64) (base, size uint64, ok bool) {
+	if a := me.allocs.find(va); a != nil {
 		return a.va, a.size, true
 	}
-	if m := p.mappingAt(va); m != nil {
+	if m := me.mappingAt(va); m != nil {
 		return m.va, m.size, true
+	}
+	if r := me.registration(va); r != nil {
+		return r.Lo, r.Hi - r.Lo, true
 	}
 	return 0, 0, false
 }
@@ -392,17 +398,18 @@ func hostPlaced(c *call) Status {
 	return c.p.place(h, c.args[1])
 }
 
-func (p *process) place(h *hostMemory, va uint64) Status {
+func (me *memory) place(h *hostMemory, va uint64) Status {
 	if va+uint64(len(h.mem)) < va {
 		return InvalidValue
 	}
-	if err := p.space.Alias(va, h.mem); err != nil {
-		p.srv.log.Warn("pinned memory", "pid", p.key.pid, "err", err)
+	if err := me.space.Alias(va, h.mem); err != nil {
+		me.srv.log.Warn("pinned memory", "pid", me.key.pid, "err", err)
 		return InvalidValue
 	}
-	p.serial++
-	h.alloc = &allocation{va: va, size: h.size, extent: uint64(len(h.mem)), kind: h.kind, dev: h.cx.dev, cx: h.cx, id: p.serial, host: h}
-	p.allocs.insert(h.alloc)
+	me.serial++
+	h.alloc = &allocation{va: va, size: h.size, extent: uint64(len(h.mem)), kind: h.kind, dev: h.cx.dev, cx: h.cx,
+		id: me.serial, host: h}
+	me.allocs.insert(h.alloc)
 	// The client's mapping and ours keep the memory; a descriptor each would run out.
 	_ = unix.Close(h.fd)
 	h.fd = -1
@@ -432,65 +439,28 @@ func hostFree(c *call) Status {
 }
 
 func hostDevicePointer(c *call) Status {
-	a := c.p.allocs.find(c.args[0])
-	if a == nil || a.host == nil {
-		if c.p.isRegistered(c.args[0]) {
-			return NotSupported
+	if r := c.p.registration(c.args[0]); r != nil {
+		if r.mem == nil {
+			if err := c.p.show(r); err != nil {
+				c.p.srv.log.Warn("registered memory", "pid", c.p.key.pid, "err", err)
+				return OutOfMemory
+			}
 		}
+		return c.ret(c.args[0])
+	}
+	if a := c.p.allocs.find(c.args[0]); a == nil || a.host == nil {
 		return InvalidValue
 	}
 	return c.ret(c.args[0])
 }
 
 func hostFlags(c *call) Status {
+	if c.p.registration(c.args[0]) != nil {
+		return c.ret(2)
+	}
 	a := c.p.allocs.find(c.args[0])
 	if a == nil || a.host == nil {
 		return InvalidValue
 	}
 	return c.ret(uint64(a.host.flags | 2)) // CU_MEMHOSTALLOC_DEVICEMAP holds with unified addressing
-}
-
-func hostRegister(c *call) Status {
-	lo, size := c.args[0], c.args[1]
-	if lo == 0 || size == 0 || lo+size < lo || len(c.p.registered) >= maxObjects {
-		return InvalidValue
-	}
-	for _, r := range c.p.registered {
-		if lo < r.Hi && r.Lo < lo+size {
-			return HostMemoryAlready
-		}
-	}
-	c.p.registered = append(c.p.registered, span{lo, lo + size})
-	return Success
-}
-
-func hostUnregister(c *call) Status {
-	for i, r := range c.p.registered {
-		if r.Lo == c.args[0] {
-			c.p.registered = slices.Delete(c.p.registered, i, i+1)
-			return Success
-		}
-	}
-	return HostMemoryNotRegistered
-}
-
-func (p *process) isRegistered(va uint64) bool {
-	return slices.ContainsFunc(p.registered, func(r span) bool { return va >= r.Lo && va < r.Hi })
-}
-
-// bytes is device or pinned memory, as submitted work sees it when it runs.
-func (p *process) bytes(va, n uint64) ([]byte, Status) {
-	b, err := p.space.Bytes(va, n)
-	if err != nil {
-		p.srv.log.Warn("invalid device address", "pid", p.key.pid, "bytes", n, "err", err)
-		return nil, IllegalAddress
-	}
-	return b, Success
-}
-
-// mapped reports whether an address range can be used, and is not known only for
-// its first byte: the check that a call makes when it is issued.
-func (p *process) mapped(va, n uint64) bool {
-	_, err := p.space.Bytes(va, n)
-	return err == nil
 }

@@ -15,9 +15,9 @@ type unit struct {
 	m    *ptx.Module
 }
 
-// merge makes one module of several, as a linker does (PTX ISA 9.0, section 11.6): definitions that are visible, weak or common are known to
-// all units, the others to their own. It takes the modules over. Debug information is left out, since it names lines of files
-// that are not there any more.
+// merge makes one module of several, as a linker does (PTX ISA 9.0, section 11.6): definitions that are visible, weak
+// or common are known to all units, the others to their own. It takes the modules over. Debug information is left out,
+// since it names lines of files that are not there any more.
 func merge(units []*unit) (*ptx.Module, error) {
 	l := &linker{defined: make(map[string]definition), taken: make(map[string]bool)}
 	for _, u := range units {
@@ -29,10 +29,12 @@ func merge(units []*unit) (*ptx.Module, error) {
 	declared := make(map[string]bool) // what no unit defines
 	for i, u := range units {
 		if i > 0 && u.m.AddressSize != out.AddressSize {
-			return nil, fmt.Errorf("%s has %d-bit addresses, %s has %d", u.name, u.m.AddressSize, units[0].name, out.AddressSize)
+			return nil, fmt.Errorf("%s has %d-bit addresses, %s has %d",
+				u.name, u.m.AddressSize, units[0].name, out.AddressSize)
 		}
 		out.AddressSize = u.m.AddressSize
-		if v := u.m.Version; v.Major > out.Version.Major || v.Major == out.Version.Major && v.Minor > out.Version.Minor {
+		if v := u.m.Version; v.Major > out.Version.Major ||
+			v.Major == out.Version.Major && v.Minor > out.Version.Minor {
 			out.Version = v
 		}
 		if i == 0 || newer(u.m.Target, out.Target) {
@@ -147,7 +149,8 @@ func (l *linker) link(u *unit, declared map[string]bool) ([]ptx.Decl, error) {
 	return out, nil
 }
 
-// elsewhere reports whether a name that one unit keeps to itself is that of something in the result already. The first unit keeps its names.
+// elsewhere reports whether a name that one unit keeps to itself is that of something in the result already. The first
+// unit keeps its names.
 func (l *linker) elsewhere(name string) bool {
 	_, global := l.defined[name]
 	if global || l.taken[ownMark+name] {

@@ -10,6 +10,9 @@ import (
 	"holdfast/internal/softgpu"
 )
 
+// modules puts code into contexts.
+type modules struct{ *work }
+
 // A module is a CUmodule: code, and data in one context.
 type module struct {
 	handle    uint64
@@ -25,6 +28,7 @@ type module struct {
 // A code is a translated module; processes that load the same text share it.
 type code struct {
 	sm      *softgpu.Module
+	limit   int // CU_JIT_MAX_REGISTERS it was loaded with; 0: none
 	kernels map[string]softgpu.KernelInfo
 	order   []string
 	globals map[string]softgpu.Global
@@ -58,19 +62,33 @@ type function struct {
 	kernel *kernel // whose attributes hold, for a library's
 }
 
+// Options of the compiler (CUjit_option).
+const (
+	jitMaxRegisters = 0
+	jitInfoLogSize  = 4
+	jitErrorLogSize = 6
+)
+
 const (
 	maxImage     = 256 << 20
 	maxCodeCache = 256
 )
 
-// translate finds the PTX in an image and compiles it.
-func (s *server) translate(image []byte) (*code, Status, error) {
+// A codeKey names what is translated: the hash of an image, and the registers that its kernels may have.
+type codeKey struct {
+	image [sha256.Size]byte
+	limit int
+}
+
+// translate finds the PTX in an image and compiles it. limit is the most registers of a thread, as the program told the
+// compiler; 0: any number.
+func (s *server) translate(image []byte, limit int) (*code, Status, error) {
 	if len(image) == 0 || len(image) > maxImage {
 		return nil, InvalidValue, fmt.Errorf("image of %d bytes", len(image))
 	}
-	sum := sha256.Sum256(image)
+	key := codeKey{sha256.Sum256(image), limit}
 	s.codeMu.Lock()
-	cached := s.codes[sum]
+	cached := s.codes[key]
 	s.codeMu.Unlock()
 	if cached != nil {
 		return cached, Success, nil
@@ -87,8 +105,12 @@ func (s *server) translate(image []byte) (*code, Status, error) {
 	if err != nil {
 		return nil, InvalidPTX, err
 	}
-	cd := &code{sm: sm, kernels: make(map[string]softgpu.KernelInfo), globals: make(map[string]softgpu.Global)}
+	cd := &code{sm: sm, limit: limit}
+	cd.kernels, cd.globals = make(map[string]softgpu.KernelInfo), make(map[string]softgpu.Global)
 	for _, k := range sm.Kernels() {
+		if k.MaxRegs == 0 && limit > 0 {
+			k.MaxRegs = limit
+		}
 		cd.kernels[k.Name] = k
 		cd.order = append(cd.order, k.Name)
 	}
@@ -101,30 +123,30 @@ func (s *server) translate(image []byte) (*code, Status, error) {
 	if len(s.codes) >= maxCodeCache {
 		clear(s.codes)
 	}
-	s.codes[sum] = cd
+	s.codes[key] = cd
 	return cd, Success, nil
 }
 
 // instantiate gives code a home in a context.
-func (p *process) instantiate(cx *deviceContext, cd *code, image []byte) (*module, error) {
+func (ms modules) instantiate(cx *deviceContext, cd *code, image []byte) (*module, error) {
 	m := &module{cx: cx, image: image, code: cd, functions: make(map[string]*function)}
 	var base uint64
 	if n := cd.sm.DataSize(); n > 0 {
-		a, err := p.allocate(cx, n, allocModule)
+		a, err := ms.allocate(cx, n, allocModule)
 		if err != nil {
 			return nil, err
 		}
 		m.data, base = a, a.va
 	}
-	inst, err := cd.sm.Instantiate(p.space, base)
+	inst, err := cd.sm.Instantiate(ms.space, base)
 	if err != nil {
 		if m.data != nil {
-			p.quiesce(func() { p.dropAllocation(m.data) })
+			ms.quiesce(func() { ms.dropAllocation(m.data) })
 		}
 		return nil, err
 	}
 	m.inst = inst
-	m.handle = p.add(m)
+	m.handle = ms.add(m)
 	return m, nil
 }
 
@@ -133,26 +155,33 @@ func (p *process) instantiate(cx *deviceContext, cd *code, image []byte) (*modul
 func (c *call) load() (*code, []byte, Status) {
 	image := bytes.Clone(c.blob())
 	options, values := c.words32(), c.words()
+	option := func(which uint32) (uint64, bool) {
+		i := slices.Index(options, which)
+		if i < 0 || i >= len(values) {
+			return 0, false
+		}
+		return uint64(uint32(values[i])), true
+	}
+	most, _ := option(jitMaxRegisters)
 	c.unlock() // compiling takes long and touches nothing of the process
-	cd, st, err := c.p.srv.translate(image)
+	cd, st, err := c.p.srv.translate(image, int(most))
 	c.lock()
-	var errorLog []byte
+	var infoLog, errorLog []byte
+	if most > 0 && most < minReportedRegs {
+		const text = "warning : adjusting per thread register count of %d to lower bound of %d"
+		infoLog = fmt.Appendf(nil, text, most, minReportedRegs)
+	}
 	if err != nil {
 		c.p.srv.log.Warn("module refused", "pid", c.p.key.pid, "err", err)
 		c.p.srv.counts.refused(err)
 		errorLog = fmt.Appendf(nil, "%+v", err) // of a list, every one
 	}
-	limit := func(option uint32, log []byte) []byte {
-		for i := range min(len(options), len(values)) {
-			if options[i] == option {
-				return log[:min(uint64(len(log)), max(uint64(uint32(values[i])), 1)-1)]
-			}
-		}
-		return log[:0]
+	fitting := func(log []byte, room uint32) []byte {
+		n, _ := option(room)
+		return log[:min(uint64(len(log)), max(n, 1)-1)]
 	}
-	const infoLogSize, errorLogSize = 4, 6 // CU_JIT_*_LOG_BUFFER_SIZE_BYTES
-	c.retBlob(limit(infoLogSize, []byte{}))
-	c.retBlob(limit(errorLogSize, errorLog))
+	c.retBlob(fitting(infoLog, jitInfoLogSize))
+	c.retBlob(fitting(errorLog, jitErrorLogSize))
 	return cd, image, st
 }
 
@@ -174,6 +203,9 @@ func moduleUnload(c *call) Status {
 	if m.lib != nil {
 		return NotPermitted
 	}
+	if m.cx.sticky != Success {
+		return m.cx.sticky
+	}
 	if st := c.wait(c.p.lasts(m.cx)...); st != Success {
 		return st
 	}
@@ -183,20 +215,20 @@ func moduleUnload(c *call) Status {
 }
 
 // dropModule takes a module away. Nothing of the process may be running.
-func (p *process) dropModule(m *module) {
-	if _, ok := p.objects[m.handle]; !ok {
+func (ms modules) dropModule(m *module) {
+	if _, ok := ms.objects[m.handle]; !ok {
 		return
 	}
 	for _, f := range m.functions {
-		delete(p.objects, f.handle)
+		delete(ms.objects, f.handle)
 	}
-	delete(p.objects, m.handle)
+	delete(ms.objects, m.handle)
 	if m.data != nil {
-		p.dropAllocation(m.data)
+		ms.dropAllocation(m.data)
 	}
 }
 
-func (p *process) functionOf(m *module, name string) *function {
+func (ms modules) functionOf(m *module, name string) *function {
 	if f := m.functions[name]; f != nil {
 		return f
 	}
@@ -205,7 +237,7 @@ func (p *process) functionOf(m *module, name string) *function {
 		return nil
 	}
 	f := &function{mod: m, name: name, info: info, attrs: make(map[uint64]int32)}
-	f.handle = p.add(f)
+	f.handle = ms.add(f)
 	m.functions[name] = f
 	return f
 }
@@ -273,7 +305,7 @@ func libraryUnload(c *call) Status {
 	return Success
 }
 
-func (p *process) kernelOf(l *library, name string) *kernel {
+func (ms modules) kernelOf(l *library, name string) *kernel {
 	if k := l.kernels[name]; k != nil {
 		return k
 	}
@@ -281,7 +313,7 @@ func (p *process) kernelOf(l *library, name string) *kernel {
 		return nil
 	}
 	k := &kernel{lib: l, name: name, attrs: make(map[uint64]int32)}
-	k.handle = p.add(k)
+	k.handle = ms.add(k)
 	l.kernels[name] = k
 	return k
 }
@@ -434,6 +466,7 @@ const (
 	funcClusterNonPortable = 14
 	funcClusterPreference  = 15
 	maxReportedRegs        = 255
+	minReportedRegs        = 24 // no limit goes below
 	defaultReportedReg     = 32
 )
 
@@ -445,13 +478,17 @@ func maxThreads(info *softgpu.KernelInfo) int {
 }
 
 // registers is what an occupancy computation takes: PTX registers are virtual, so
-// their number says little; the hardware's limit for the block size holds.
+// their number says little; the hardware's limit for the block size holds, and the program's.
 func registers(info *softgpu.KernelInfo) int {
 	n := int(info.NumRegs)
 	if n <= 0 {
 		n = defaultReportedReg
 	}
-	return min(n, maxReportedRegs, registersPerSM/maxThreads(info))
+	n = min(n, maxReportedRegs, registersPerSM/maxThreads(info))
+	if info.MaxRegs > 0 {
+		n = min(n, max(info.MaxRegs, minReportedRegs))
+	}
+	return n
 }
 
 func functionAttribute(attr uint64, info softgpu.KernelInfo, set map[uint64]int32) (int32, Status) {
@@ -460,13 +497,17 @@ func functionAttribute(attr uint64, info softgpu.KernelInfo, set map[uint64]int3
 		return int32(maxThreads(&info)), Success
 	case funcShared:
 		return int32(info.SharedStatic), Success
-	case funcConst, funcCacheCA:
+	case funcConst:
+		return int32(info.ConstBytes), Success
+	case funcCacheCA:
 		return 0, Success
 	case funcLocal:
 		return int32(info.LocalBytes), Success
 	case funcRegisters:
 		return int32(registers(&info)), Success
-	case funcPTXVersion, funcBinaryVersion:
+	case funcPTXVersion:
+		return int32(info.Target), Success
+	case funcBinaryVersion:
 		return capabilityMajor*10 + capabilityMinor, Success
 	case funcMaxDynamic:
 		if v, ok := set[attr]; ok {

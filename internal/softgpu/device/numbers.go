@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// numbers is a map that travels in a process image. gob makes room for as many entries as a map is said to have before it
-// reads the first; this one grows with what is there.
+// numbers is a map that travels in a process image. gob makes room for as many entries as a map is said to have before
+// it reads the first; this one grows with what is there.
 type numbers[V int32 | uint64] map[uint64]V
 
 // GobEncode implements gob.GobEncoder: keys and values in turn, by ascending key.

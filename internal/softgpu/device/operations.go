@@ -11,6 +11,7 @@ import (
 const (
 	needNothing = iota
 	needInit
+	needOwner   // the context of what it names: none has to be current, but one that is must not have ended or failed
 	needContext // a current context that has not failed
 )
 
@@ -33,7 +34,8 @@ var served = []operation{
 	{"cuDeviceGetUuid", 1, needInit, deviceUUID, false},
 	{"cuDeviceTotalMem", 1, needInit, deviceTotalMem, false},
 	{"cuDeviceGetAttribute", 2, needInit, deviceAttribute, false},
-	{"cuDeviceGetExecAffinitySupport", 2, needInit, func(c *call) Status { c.device(c.args[1]); return c.ret(0) }, false},
+	{"cuDeviceGetExecAffinitySupport", 2, needInit, func(c *call) Status { c.device(c.args[1]); return c.ret(0) },
+		false},
 	{"cuDeviceGetProperties", 1, needInit, deviceProperties, false},
 	{"cuDeviceComputeCapability", 1, needInit, deviceCapability, false},
 	{"cuDeviceGetByPCIBusId", 0, needInit, deviceByPCI, false},
@@ -60,16 +62,19 @@ var served = []operation{
 	{"cuCtxGetCurrent", 0, needInit, ctxGetCurrent, false},
 	{"cuCtxGetDevice", 0, needInit, ctxGetDevice, false},
 	{"cuCtxGetFlags", 0, needInit, func(c *call) Status { return c.ret(uint64(c.context(0).flags)) }, false},
-	{"cuCtxSetFlags", 1, needInit, func(c *call) Status { c.context(0).flags = uint32(c.args[0]); return Success }, false},
+	{"cuCtxSetFlags", 1, needInit, func(c *call) Status { c.context(0).flags = uint32(c.args[0]); return Success },
+		false},
 	{"cuCtxGetId", 1, needInit, func(c *call) Status { return c.ret(c.context(c.args[0]).id) }, false},
 	{"cuCtxGetApiVersion", 1, needInit, func(c *call) Status { c.context(c.args[0]); return c.ret(3020) }, false},
 	{"cuCtxSynchronize", 0, needInit, ctxSynchronize, false},
 	{"cuCtxSetLimit", 2, needContext, ctxSetLimit, false},
 	{"cuCtxGetLimit", 1, needContext, ctxGetLimit, false},
 	{"cuCtxGetCacheConfig", 0, needContext, func(c *call) Status { return c.ret(c.th.current().cache) }, false},
-	{"cuCtxSetCacheConfig", 1, needContext, func(c *call) Status { c.th.current().cache = c.args[0]; return Success }, false},
+	{"cuCtxSetCacheConfig", 1, needContext, func(c *call) Status { c.th.current().cache = c.args[0]; return Success },
+		false},
 	{"cuCtxGetSharedMemConfig", 0, needContext, func(c *call) Status { return c.ret(c.th.current().shmem) }, false},
-	{"cuCtxSetSharedMemConfig", 1, needContext, func(c *call) Status { c.th.current().shmem = c.args[0]; return Success }, false},
+	{"cuCtxSetSharedMemConfig", 1, needContext,
+		func(c *call) Status { c.th.current().shmem = c.args[0]; return Success }, false},
 	{"cuCtxGetStreamPriorityRange", 0, needContext, func(c *call) Status {
 		c.ret32(leastPriority)
 		return c.ret32(greatestPriority)
@@ -78,9 +83,9 @@ var served = []operation{
 	{"cuCtxEnablePeerAccess", 2, needContext, ctxEnablePeer, false},
 	{"cuCtxDisablePeerAccess", 1, needContext, ctxDisablePeer, false},
 
-	{"cuModuleUnload", 1, needContext, moduleUnload, false},
+	{"cuModuleUnload", 1, needOwner, moduleUnload, false},
 	{"cuModuleGetLoadingMode", 0, needInit, func(c *call) Status { return c.ret(1) }, false}, // eager
-	{"cuModuleGetFunction", 1, needContext, moduleGetFunction, false},
+	{"cuModuleGetFunction", 1, needOwner, moduleGetFunction, false},
 	{"cuModuleGetFunctionCount", 1, needContext, moduleFunctionCount, false},
 	{"cuModuleEnumerateFunctions", 2, needContext, moduleEnumerate, false},
 	{"cuModuleGetGlobal", 1, needContext, moduleGetGlobal, false},
@@ -115,7 +120,7 @@ var served = []operation{
 	{"cuMemGetInfo", 0, needContext, memGetInfo, false},
 	{"cuMemAlloc", 1, needContext, memAlloc, false},
 	{"cuMemAllocPitch", 3, needContext, memAllocPitch, false},
-	{"cuMemFree", 1, needContext, memFree, false},
+	{"cuMemFree", 1, needOwner, memFree, false},
 	{"cuMemGetAddressRange", 1, needContext, memAddressRange, false},
 	{"cuMemHostGetDevicePointer", 1, needContext, hostDevicePointer, false},
 	{"cuMemHostGetFlags", 1, needContext, hostFlags, false},
@@ -191,9 +196,11 @@ var served = []operation{
 	{"cuMemSetMemPool", 2, needInit, locationSetPool, false},
 
 	{"cuStreamCreate", 1, needContext, func(c *call) Status { return c.streamCreate(c.args[0], 0) }, false},
-	{"cuStreamCreateWithPriority", 2, needContext, func(c *call) Status { return c.streamCreate(c.args[0], int32(c.args[1])) }, false},
+	{"cuStreamCreateWithPriority", 2, needContext,
+		func(c *call) Status { return c.streamCreate(c.args[0], int32(c.args[1])) }, false},
 	{"cuStreamGetPriority", 1, needInit, func(c *call) Status { return c.ret32(c.stream(c.args[0]).priority) }, false},
-	{"cuStreamGetDevice", 1, needInit, func(c *call) Status { return c.ret(uint64(c.stream(c.args[0]).cx.dev)) }, false},
+	{"cuStreamGetDevice", 1, needInit, func(c *call) Status { return c.ret(uint64(c.stream(c.args[0]).cx.dev)) },
+		false},
 	{"cuStreamGetFlags", 1, needInit, func(c *call) Status { return c.ret(uint64(c.stream(c.args[0]).flags)) }, false},
 	{"cuStreamGetId", 1, needInit, func(c *call) Status { return c.ret(c.stream(c.args[0]).id) }, false},
 	{"cuStreamGetCtx", 1, needInit, func(c *call) Status { return c.ret(c.stream(c.args[0]).cx.handle, 0) }, false},
@@ -201,7 +208,8 @@ var served = []operation{
 	{"cuStreamQuery", 1, needInit, streamQuery, false},
 	{"cuStreamSynchronize", 1, needInit, func(c *call) Status { return c.streamSync(c.stream(c.args[0])) }, false},
 	{"cuStreamDestroy", 1, needInit, streamDestroy, false},
-	{"cuStreamCopyAttributes", 2, needInit, func(c *call) Status { c.stream(c.args[0]); c.stream(c.args[1]); return Success }, false},
+	{"cuStreamCopyAttributes", 2, needInit,
+		func(c *call) Status { c.stream(c.args[0]); c.stream(c.args[1]); return Success }, false},
 	{"cuStreamGetAttribute", 2, needInit, streamGetAttribute, false},
 	{"cuStreamSetAttribute", 2, needInit, streamSetAttribute, false},
 	{"cuStreamWaitValue32", 4, needInit, streamMemop(4, true), false},

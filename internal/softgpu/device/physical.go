@@ -10,11 +10,11 @@ import (
 // A physical is device memory: a sealed memfd, known by its inode, so that the
 // same memory is recognised when its descriptor comes back.
 //
-// Descriptors of it that clients hold keep it alive, and so in use, when it has neither handle nor mapping any more: the
-// memory of a program that died is still that of whoever keeps it. Nothing tells when the last descriptor is closed. So
-// such memory stays on a list, and it is asked about when the answer matters: when memory runs short, or somebody
-// wants to know how much is free. The question is a write lease, which Linux grants for a file that nobody else has open.
-// Descriptors that are handed out are therefore of an open file of their own.
+// Descriptors of it that clients hold keep it alive, and so in use, when it has neither handle nor mapping any more:
+// the memory of a program that died is still that of whoever keeps it. Nothing tells when the last descriptor is
+// closed. So such memory stays on a list, and it is asked about when the answer matters: when memory runs short, or
+// somebody wants to know how much is free. The question is a write lease, which Linux grants for a file that nobody
+// else has open. Descriptors that are handed out are therefore of an open file of their own.
 type physical struct {
 	fd       int
 	node     inode
@@ -95,7 +95,8 @@ func (s *server) charge(dev int, size uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.fits(dev, size) {
-		return fmt.Errorf("device %d has %d of %d bytes free, not %d", dev, s.cfg.Memory-s.used[dev], s.cfg.Memory, size)
+		return fmt.Errorf("device %d has %d of %d bytes free, not %d",
+			dev, s.cfg.Memory-s.used[dev], s.cfg.Memory, size)
 	}
 	s.used[dev] += size
 	return nil
@@ -146,8 +147,8 @@ func identify(fd int) (inode, error) {
 	return inode{uint64(st.Dev), st.Ino}, nil
 }
 
-// importPhysical recognises the memory of a descriptor and adds a reference. Memory of a device that was there before this
-// one, or whose descriptor was out of sight for a moment, is charged again.
+// importPhysical recognises the memory of a descriptor and adds a reference. Memory of a device that was there before
+// this one, or whose descriptor was out of sight for a moment, is charged again.
 func (s *server) importPhysical(fd int) (*physical, error) {
 	node, err := identify(fd)
 	if err != nil {
@@ -240,3 +241,21 @@ func (s *server) forgetPhysical() {
 		s.drop(ph)
 	}
 }
+
+func memfd(name string, size uint64) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("memfd %s of %d bytes: %w", name, size, err)
+	}
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("memfd %s of %d bytes: %w", name, size, err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("sealing memfd %s: %w", name, err)
+	}
+	return fd, nil
+}
+
+const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL

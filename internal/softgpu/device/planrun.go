@@ -17,16 +17,17 @@ func chain(plan []*node) bool {
 }
 
 // runPlan runs the nodes of an executable graph: those that do not depend on one another side by side.
-func (p *process) runPlan(r *planRun, plan []*node) Status {
-	if p.srv.cfg.Deterministic || chain(plan) {
+func (gs graphs) runPlan(r *planRun, plan []*node) Status {
+	if gs.srv.cfg.Deterministic || chain(plan) {
 		for _, n := range plan {
-			if st := p.runNode(r, n); st != Success {
+			if st := gs.mirrored(func() Status { return gs.runNode(r, n) }); st != Success {
 				return st
 			}
 		}
 		return Success
 	}
-	g := &graphRun{p: p, r: r, waiting: make([]int, len(plan)), next: make([][]int, len(plan)), plan: plan, free: max(p.srv.cfg.Workers, 2)}
+	g := &graphRun{of: gs, r: r, waiting: make([]int, len(plan)), next: make([][]int, len(plan)), plan: plan,
+		free: max(gs.srv.cfg.Workers, 2)}
 	index := make(map[*node]int, len(plan))
 	for i, n := range plan {
 		index[n.from] = i
@@ -50,7 +51,7 @@ func (p *process) runPlan(r *planRun, plan []*node) Status {
 
 // A graphRun is the state of one launch of a graph that is no chain.
 type graphRun struct {
-	p    *process
+	of   graphs
 	r    *planRun
 	plan []*node
 	next [][]int // nodes that depend on one
@@ -75,7 +76,7 @@ func (g *graphRun) start() {
 
 func (g *graphRun) run(i int) {
 	debug.SetPanicOnFault(true)
-	st := g.p.runTask(&task{run: func() Status { return g.p.runNode(g.r, g.plan[i]) }})
+	st := g.of.runTask(&task{run: func() Status { return g.of.runNode(g.r, g.plan[i]) }})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free++

@@ -2,12 +2,12 @@ package device
 
 // pointerAttribute is the value of one CUpointer_attribute; known says whether the
 // address is of any memory of the driver's.
-func (p *process) pointerAttribute(attr uint32, ptr uint64) (value []byte, known bool, st Status) {
+func (me *memory) pointerAttribute(attr uint32, ptr uint64) (value []byte, known bool, st Status) {
 	const (
 		memoryHost   = 1
 		memoryDevice = 2
 	)
-	a, m := p.allocs.find(ptr), p.mappingAt(ptr)
+	a, m := me.allocs.find(ptr), me.mappingAt(ptr)
 	size := 4
 	switch attr {
 	case 1, 3, 4, 7, 11, 12, 14, 17, 18, 19, 20:
@@ -80,12 +80,19 @@ func (p *process) pointerAttribute(attr uint32, ptr uint64) (value []byte, known
 		case 16:
 			v = uint64(m.access)
 		}
-	case p.isRegistered(ptr):
+	case me.registration(ptr) != nil:
+		r := me.registration(ptr)
 		switch attr {
 		case 2:
 			v = memoryHost
 		case 3, 4:
 			v = ptr
+		case 11, 19:
+			v = r.Lo
+		case 12, 18:
+			v = r.Hi - r.Lo
+		case 13:
+			v = 1
 		}
 	default:
 		if attr == 9 {

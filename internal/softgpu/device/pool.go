@@ -31,22 +31,23 @@ const (
 	poolUsedHigh           = 8
 )
 
-func (p *process) newPool(dev int) *pool {
-	po := &pool{dev: dev, attrs: map[uint64]uint64{poolReuseFollowEvent: 1, poolReuseOpportunistic: 1, poolReuseInternal: 1}}
-	po.handle = p.add(po)
+func (me *memory) newPool(dev int) *pool {
+	po := &pool{dev: dev, attrs: map[uint64]uint64{poolReuseFollowEvent: 1, poolReuseOpportunistic: 1,
+		poolReuseInternal: 1}}
+	po.handle = me.add(po)
 	return po
 }
 
 // current is the pool of cuMemAllocAsync on a device.
-func (p *process) poolOf(dev int) *pool {
-	if p.defaultPool[dev] == nil {
-		p.defaultPool[dev] = p.newPool(dev)
-		p.defaultPool[dev].isDefault = true
+func (me *memory) poolOf(dev int) *pool {
+	if me.defaultPool[dev] == nil {
+		me.defaultPool[dev] = me.newPool(dev)
+		me.defaultPool[dev].isDefault = true
 	}
-	if p.currentPool[dev] == nil {
-		p.currentPool[dev] = p.defaultPool[dev]
+	if me.currentPool[dev] == nil {
+		me.currentPool[dev] = me.defaultPool[dev]
 	}
-	return p.currentPool[dev]
+	return me.currentPool[dev]
 }
 
 func (c *call) allocFromPool(po *pool, size uint64, s *stream) Status {

@@ -1,14 +1,9 @@
 package device
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"holdfast/internal/softgpu"
 	"holdfast/internal/softgpu/gpuwire"
@@ -32,53 +27,41 @@ const (
 	maxObjects         = 1 << 20
 )
 
-// A process is the state of the driver in one client process.
+// A process is the state of the driver in one client process. Its parts are types of their own, each with what stands
+// before it: owner and handles, vmm, memory, mirroring, work, and what makes work of kernels, modules, textures and
+// graphs.
 type process struct {
-	srv  *server
-	key  procKey
-	uid  uint32
-	born time.Time
-	dead chan struct{} // closed when the process goes: waits and kernels end
+	*owner
+	*handles
+	*vmm
+	*memory
+	*mirroring
+	*work
+	*output
+	launches
+	modules
+	textures
+	graphs
 
-	control  *control
+	uid      uint32
+	born     time.Time
 	finished chan struct{} // closed when nothing of the process is left
 
-	mu          sync.Mutex
-	cond        *sync.Cond // signalled when running or conns shrink, or quiescing ends
-	gone        bool
 	parking     bool // a checkpoint is taking the state away: thread state is kept
 	initialised bool
 	state       int  // of the checkpoint API
 	changing    bool // a transition of state is in progress
 	conns       map[*gpuwire.Conn]struct{}
 	threads     map[int32]*thread
-
-	space       *softgpu.Space
-	objects     map[uint64]any // everything that has a handle
-	next        uint64
-	serial      uint64 // buffer and capture ids
-	contexts    []*deviceContext
-	primaries   []*deviceContext
-	free        spans // of the window
-	allocs      allocTable
-	slabs       [][]*slab   // by device
-	heap        *allocation // of device code; nil until a kernel may need it
-	reserved    []*reservation
-	mappings    []*mapping
-	hosts       map[uint64]*hostMemory // by id
-	registered  []span
-	defaultPool []*pool // by device
-	currentPool []*pool
 	peers       map[[2]int]bool
-	captures    map[uint64]*capture
+}
 
-	pending   int // tasks submitted and not finished
-	running   int // tasks that run at this moment
-	quiescing int // while positive, no task starts
-	zombies   []*allocation
-
-	printMu sync.Mutex
-	printed bytes.Buffer
+// An owner is the client process, as what belongs to it knows it.
+type owner struct {
+	srv     *server
+	key     procKey
+	control *control
+	dead    chan struct{} // closed when the process goes: waits and kernels end
 }
 
 // A thread is the driver's state of one client thread.
@@ -104,11 +87,21 @@ func (s *server) newProcess(key procKey, uid uint32) (*process, error) {
 		return nil, fmt.Errorf("address space of process %d: %w", key.pid, err)
 	}
 	p := &process{
-		srv: s, key: key, uid: uid, born: time.Now(), dead: make(chan struct{}),
-		conns: make(map[*gpuwire.Conn]struct{}), threads: make(map[int32]*thread),
-		space: space, control: newControl(), finished: make(chan struct{}),
+		owner:    &owner{srv: s, key: key, control: newControl(), dead: make(chan struct{})},
+		handles:  &handles{},
+		uid:      uid,
+		born:     time.Now(),
+		finished: make(chan struct{}),
+		conns:    make(map[*gpuwire.Conn]struct{}),
+		threads:  make(map[int32]*thread),
 	}
-	p.cond = sync.NewCond(&p.mu)
+	p.vmm = &vmm{owner: p.owner, handles: p.handles, space: space}
+	p.memory = &memory{vmm: p.vmm}
+	p.mirroring = &mirroring{memory: p.memory}
+	p.work = newWork(p.mirroring)
+	p.output = &output{owner: p.owner}
+	p.launches = launches{p.work, p.output}
+	p.modules, p.textures, p.graphs = modules{p.work}, textures{p.memory}, graphs{p.launches}
 	p.clear()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,106 +196,3 @@ func (p *process) threadGone(t *thread) {
 		}
 	}
 }
-
-// add gives v a handle.
-func (p *process) add(v any) uint64 {
-	if len(p.objects) >= maxObjects {
-		panic(OutOfMemory)
-	}
-	h := p.next
-	p.next += handleStep
-	p.objects[h] = v
-	return h
-}
-
-// get finds the object with handle h; one of another kind is not found.
-func get[T any](p *process, h uint64) (T, bool) {
-	v, ok := p.objects[h].(T)
-	return v, ok
-}
-
-// must is get for handles whose absence ends the operation with InvalidHandle.
-func must[T any](c *call, h uint64) T {
-	v, ok := c.p.objects[h].(T)
-	if !ok {
-		panic(InvalidHandle)
-	}
-	return v
-}
-
-// all lists the objects of one kind by handle.
-func all[T any](p *process) []handled[T] {
-	var out []handled[T]
-	for h, v := range p.objects {
-		if t, ok := v.(T); ok {
-			out = append(out, handled[T]{h, t})
-		}
-	}
-	slices.SortFunc(out, func(a, b handled[T]) int {
-		if a.handle < b.handle {
-			return -1
-		}
-		return 1
-	})
-	return out
-}
-
-type handled[T any] struct {
-	handle uint64
-	v      T
-}
-
-// quiesce runs f while no task of the process runs. p.mu is held before, during f,
-// and after, but not while it waits.
-func (p *process) quiesce(f func()) {
-	p.quiescing++
-	for p.running > 0 {
-		p.cond.Wait()
-	}
-	f()
-	p.quiescing--
-	p.cond.Broadcast()
-}
-
-// Write takes kernel printf output; beyond a limit it is dropped, as the
-// device's buffer would overflow.
-func (p *process) Write(b []byte) (int, error) {
-	const printLimit = 1 << 20
-	p.printMu.Lock()
-	defer p.printMu.Unlock()
-	if room := printLimit - p.printed.Len(); room < len(b) {
-		p.printed.Write(b[:max(room, 0)])
-	} else {
-		p.printed.Write(b)
-	}
-	return len(b), nil
-}
-
-// flush hands printf output to the program. Called without p.mu.
-func (p *process) flush() {
-	p.printMu.Lock()
-	text := bytes.Clone(p.printed.Bytes())
-	p.printed.Reset()
-	p.printMu.Unlock()
-	if len(text) > 0 {
-		_, _ = p.control.call(gpuwire.OpPrint, nil, text)
-	}
-}
-
-func memfd(name string, size uint64) (int, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return -1, fmt.Errorf("memfd %s of %d bytes: %w", name, size, err)
-	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("memfd %s of %d bytes: %w", name, size, err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("sealing memfd %s: %w", name, err)
-	}
-	return fd, nil
-}
-
-const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL

@@ -14,7 +14,8 @@ import (
 func ptxOf(image []byte) ([]byte, Status, error) {
 	switch fatbin.Detect(image) {
 	case fatbin.Object:
-		return nil, NoBinaryForGPU, errors.New("image is a cubin (machine code for NVIDIA GPUs): the software GPU runs PTX only; " + remedy)
+		return nil, NoBinaryForGPU,
+			errors.New("image is a cubin (machine code for NVIDIA GPUs): the software GPU runs PTX only; " + remedy)
 	case fatbin.Container:
 		f, err := fatbin.Open(image)
 		if err != nil {
@@ -22,8 +23,9 @@ func ptxOf(image []byte) ([]byte, Status, error) {
 		}
 		e := f.BestPTX(capabilityMajor*10 + capabilityMinor)
 		if e == nil {
-			return nil, NoBinaryForGPU, fmt.Errorf("fat binary of %d images holds no PTX for compute capability %d.%d or less; %s",
-				len(f.Entries), capabilityMajor, capabilityMinor, remedy)
+			return nil, NoBinaryForGPU,
+				fmt.Errorf("fat binary of %d images holds no PTX for compute capability %d.%d or less; %s",
+					len(f.Entries), capabilityMajor, capabilityMinor, remedy)
 		}
 		text, err := e.Data()
 		if err != nil {

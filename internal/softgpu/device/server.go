@@ -54,8 +54,8 @@ type server struct {
 	counts   counters
 	resuming map[int32]chan Status // who waits for the restore of a process
 
-	codeMu sync.Mutex         // a leaf
-	codes  map[[32]byte]*code // translated modules by the hash of their image
+	codeMu sync.Mutex        // a leaf
+	codes  map[codeKey]*code // translated modules
 }
 
 // Serve answers clients on l, a unix stream listener, until ctx ends or the server
@@ -144,7 +144,7 @@ func newServer(cfg Config) *server {
 		used:     make([]uint64, cfg.Devices),
 		counts:   newCounters(),
 		resuming: make(map[int32]chan Status),
-		codes:    make(map[[32]byte]*code),
+		codes:    make(map[codeKey]*code),
 	}
 }
 

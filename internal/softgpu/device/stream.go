@@ -1,9 +1,6 @@
 package device
 
-import (
-	"runtime/debug"
-	"time"
-)
+import "time"
 
 // Flags of streams and events (cuda.h).
 const (
@@ -35,123 +32,6 @@ type stream struct {
 	leaves  []*node  // what the next captured node depends on
 }
 
-// A task is one piece of submitted work.
-type task struct {
-	run    func() Status // nil: only order
-	until  func() bool   // the task begins once this is true; called with process.mu held
-	always bool          // runs in a failed context too
-	deps   []*task
-	done   chan struct{}
-	cx     *deviceContext
-}
-
-func (t *task) finished() bool {
-	if t == nil {
-		return true
-	}
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// submit queues work on s behind everything that stream order and the rules of the
-// legacy default stream put before it.
-func (p *process) submit(s *stream, t *task) *task {
-	t.done = make(chan struct{})
-	t.cx = s.cx
-	depend := func(on *task) {
-		if !on.finished() {
-			t.deps = append(t.deps, on)
-		}
-	}
-	switch {
-	case s.legacy:
-		for _, other := range s.cx.streams {
-			if other.flags&streamNonBlocking == 0 {
-				depend(other.last)
-			}
-		}
-	case s.flags&streamNonBlocking == 0:
-		depend(s.cx.legacy.last)
-	}
-	s.queue = append(s.queue, t)
-	s.last = t
-	p.pending++
-	if !s.busy {
-		s.busy = true
-		go p.drain(s)
-	}
-	return t
-}
-
-// pollInterval is how often a stream that waits for a value in memory looks: any
-// program and any device may write it, without telling.
-const pollInterval = 50 * time.Microsecond
-
-// drain runs a stream's tasks until there are none.
-func (p *process) drain(s *stream) {
-	debug.SetPanicOnFault(true)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(s.queue) > 0 {
-		t := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-		if len(t.deps) > 0 {
-			p.mu.Unlock()
-			for _, d := range t.deps {
-				select {
-				case <-d.done:
-				case <-p.dead:
-				}
-			}
-			p.mu.Lock()
-		}
-		for t.until != nil && !p.gone && t.cx.sticky == Success && !t.until() {
-			p.mu.Unlock()
-			time.Sleep(pollInterval)
-			p.mu.Lock()
-		}
-		for p.quiescing > 0 && !p.gone {
-			p.cond.Wait()
-		}
-		if t.run != nil && !p.gone && (t.cx.sticky == Success || t.always) {
-			p.running++
-			p.mu.Unlock()
-			st := p.runTask(t)
-			p.mu.Lock()
-			p.running--
-			if st != Success && t.cx.sticky == Success {
-				t.cx.sticky = st
-			}
-		}
-		p.pending--
-		t.deps, t.run, t.until = nil, nil, nil
-		close(t.done)
-		if p.pending == 0 {
-			p.reap()
-		}
-		if p.quiescing > 0 || p.pending == 0 {
-			p.cond.Broadcast()
-		}
-	}
-	s.queue = nil
-	s.busy = false
-}
-
-func (p *process) runTask(t *task) (st Status) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.srv.log.Error("submitted work failed", "pid", p.key.pid, "panic", r, "stack", string(debug.Stack()))
-			st = LaunchFailed
-		}
-	}()
-	return t.run()
-}
-
 // wait gives the process lock up until the tasks are done. It ends early, and
 // fails, when the process goes.
 func (c *call) wait(tasks ...*task) Status {
@@ -174,22 +54,6 @@ func (c *call) wait(tasks ...*task) Status {
 		c.lock()
 	}
 	return Success
-}
-
-// lasts are the last tasks of all streams of a context, or of all contexts if cx
-// is nil.
-func (p *process) lasts(cx *deviceContext) []*task {
-	var out []*task
-	for _, x := range p.contexts {
-		if cx == nil || x == cx {
-			for _, s := range x.streams {
-				if !s.last.finished() {
-					out = append(out, s.last)
-				}
-			}
-		}
-	}
-	return out
 }
 
 // before is what waiting for a stream means: its last task, and for the legacy stream, which would put
@@ -236,9 +100,9 @@ func (c *call) stream(h uint64) *stream {
 	return s
 }
 
-func (p *process) newStream(cx *deviceContext, flags uint32, priority int32) *stream {
-	p.serial++
-	s := &stream{cx: cx, flags: flags, priority: priority, id: p.serial}
+func (w *work) newStream(cx *deviceContext, flags uint32, priority int32) *stream {
+	w.serial++
+	s := &stream{cx: cx, flags: flags, priority: priority, id: w.serial}
 	cx.streams = append(cx.streams, s)
 	return s
 }
@@ -265,10 +129,10 @@ func streamDestroy(c *call) Status {
 }
 
 // retire lets the context forget a stream once its work is done.
-func (p *process) retire(s *stream) {
-	p.submit(s, &task{always: true, run: func() Status {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+func (w *work) retire(s *stream) {
+	w.submit(s, &task{always: true, run: func() Status {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		s.cx.forget(s)
 		return Success
 	}})
@@ -392,12 +256,12 @@ func eventRecord(c *call) Status {
 	return Success
 }
 
-func (p *process) record(e *event, s *stream) {
+func (w *work) record(e *event, s *stream) {
 	r := &record{}
 	e.rec = r
-	r.task = p.submit(s, &task{always: true, run: func() Status {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+	r.task = w.submit(s, &task{always: true, run: func() Status {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		r.when = time.Now()
 		return Success
 	}})

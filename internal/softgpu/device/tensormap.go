@@ -9,7 +9,8 @@ import (
 // tensorFill is how elements outside of a tensor are read (CUtensorMapFloatOOBfill).
 const tensorFillNaN = 1
 
-// tensorMap reads what all forms of cuTensorMapEncode take: type, rank, address, interleave, swizzle, L2 promotion, fill; dimensions, strides.
+// tensorMap reads what all forms of cuTensorMapEncode take: type, rank, address, interleave, swizzle, L2 promotion,
+// fill; dimensions, strides.
 func (c *call) tensorMap() *softgpu.TensorMap {
 	a := c.args
 	if a[1] == 0 || a[1] > 5 || a[6] > tensorFillNaN {

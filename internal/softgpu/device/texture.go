@@ -31,6 +31,9 @@ const (
 	textureServed     = textureAsInteger | textureNormalized | textureSRGB | textureTrilinear
 )
 
+// textures makes texture and surface objects known to kernels.
+type textures struct{ *memory }
+
 // A textureObject is a CUtexObject or a CUsurfObject, with the structs that made it.
 type textureObject struct {
 	handle             uint64
@@ -41,7 +44,7 @@ type textureObject struct {
 }
 
 // levelsOf are the images of a resource.
-func (p *process) levelsOf(res []byte) ([]softgpu.Image, Status) {
+func (tx textures) levelsOf(res []byte) ([]softgpu.Image, Status) {
 	if u32(res, 136) != 0 {
 		return nil, InvalidValue
 	}
@@ -50,13 +53,13 @@ func (p *process) levelsOf(res []byte) ([]softgpu.Image, Status) {
 	texel := format.Size() * uint64(channels)
 	switch u32(res, 0) {
 	case resourceArray:
-		a, ok := get[*array](p, at)
+		a, ok := get[*array](tx, at)
 		if !ok {
 			return nil, InvalidHandle
 		}
 		return []softgpu.Image{a.desc.image(a.data.va)}, Success
 	case resourceMipmap:
-		m, ok := get[*mipmap](p, at)
+		m, ok := get[*mipmap](tx, at)
 		if !ok {
 			return nil, InvalidHandle
 		}
@@ -67,31 +70,36 @@ func (p *process) levelsOf(res []byte) ([]softgpu.Image, Status) {
 		return levels, Success
 	case resourceLinear:
 		n := u64(res, 24)
-		if texel == 0 || n < texel || n/texel > softgpu.MaxImageLinear || at%textureAlignment != 0 || !p.mapped(at, n) {
+		if texel == 0 || n < texel || n/texel > softgpu.MaxImageLinear || at%textureAlignment != 0 ||
+			!tx.mapped(at, n) {
 			return nil, InvalidValue
 		}
-		return []softgpu.Image{{Address: at, Width: uint32(n / texel), Format: format, Channels: channels, Linear: true}}, Success
+		return []softgpu.Image{{Address: at, Width: uint32(n / texel), Format: format, Channels: channels,
+			Linear: true}}, Success
 	case resourcePitch:
 		w, h, pitch := u64(res, 24), u64(res, 32), u64(res, 40)
 		const most = softgpu.MaxImageWidth
-		if texel == 0 || w == 0 || h == 0 || w > most || h > most || pitch > math.MaxUint32 || pitch < w*texel || pitch%texturePitch != 0 ||
-			at%textureAlignment != 0 || !p.mapped(at, pitch*(h-1)+w*texel) {
+		if texel == 0 || w == 0 || h == 0 || w > most || h > most || pitch > math.MaxUint32 || pitch < w*texel ||
+			pitch%texturePitch != 0 ||
+			at%textureAlignment != 0 || !tx.mapped(at, pitch*(h-1)+w*texel) {
 			return nil, InvalidValue
 		}
-		return []softgpu.Image{{Address: at, Width: uint32(w), Height: uint32(h), Pitch: pitch, Format: format, Channels: channels}}, Success
+		return []softgpu.Image{{Address: at, Width: uint32(w), Height: uint32(h), Pitch: pitch, Format: format,
+			Channels: channels}}, Success
 	}
 	return nil, InvalidValue
 }
 
 // viewFormats are the CUresourceViewFormat values from 1 on, three numbers of channels each.
-var viewFormats = []softgpu.TexelFormat{softgpu.TexelU8, softgpu.TexelS8, softgpu.TexelU16, softgpu.TexelS16, softgpu.TexelU32,
-	softgpu.TexelS32, softgpu.TexelF16, softgpu.TexelF32}
+var viewFormats = []softgpu.TexelFormat{softgpu.TexelU8, softgpu.TexelS8, softgpu.TexelU16, softgpu.TexelS16,
+	softgpu.TexelU32, softgpu.TexelS32, softgpu.TexelF16, softgpu.TexelF32}
 
 // viewOf applies a CUDA_RESOURCE_VIEW_DESC.
 func viewOf(levels []softgpu.Image, view []byte) ([]softgpu.Image, Status) {
 	base := &levels[0]
 	first, last, layer, lastLayer := u32(view, 32), u32(view, 36), u32(view, 40), u32(view, 44)
-	if base.Linear || u64(view, 8) != uint64(base.Width) || u64(view, 16) != uint64(base.Height) || first > last || int(last) >= len(levels) || layer > lastLayer {
+	if base.Linear || u64(view, 8) != uint64(base.Width) || u64(view, 16) != uint64(base.Height) || first > last ||
+		int(last) >= len(levels) || layer > lastLayer {
 		return nil, InvalidValue
 	}
 	format, channels := base.Format, base.Channels
@@ -120,8 +128,8 @@ func viewOf(levels []softgpu.Image, view []byte) ([]softgpu.Image, Status) {
 }
 
 // textureOf is a texture object as kernels use it.
-func (p *process) textureOf(o *textureObject) (*softgpu.Texture, Status) {
-	levels, st := p.levelsOf(o.resource)
+func (tx textures) textureOf(o *textureObject) (*softgpu.Texture, Status) {
+	levels, st := tx.levelsOf(o.resource)
 	if st == Success && len(o.view) > 0 {
 		levels, st = viewOf(levels, o.view)
 	}
@@ -136,9 +144,9 @@ func (p *process) textureOf(o *textureObject) (*softgpu.Texture, Status) {
 	float := func(at int) float32 { return math.Float32frombits(u32(d, at)) }
 	base := &levels[0]
 	small := base.Format.Size() < 4 && base.Format != softgpu.TexelF16
-	t := &softgpu.Texture{Levels: levels, Filter: u32(d, 12) != 0 && !base.Linear, Normalized: flags&textureNormalized != 0,
-		ReadFloat: small && flags&textureAsInteger == 0, LevelFilter: u32(d, 24) != 0,
-		LevelBias: float(28), MinLevel: float(32), MaxLevel: float(36)}
+	t := &softgpu.Texture{Levels: levels, Filter: u32(d, 12) != 0 && !base.Linear,
+		Normalized: flags&textureNormalized != 0, ReadFloat: small && flags&textureAsInteger == 0,
+		LevelFilter: u32(d, 24) != 0, LevelBias: float(28), MinLevel: float(32), MaxLevel: float(36)}
 	t.SRGB = flags&textureSRGB != 0 && t.ReadFloat && base.Format == softgpu.TexelU8
 	for i := range t.Mode {
 		t.Mode[i] = softgpu.AddressMode(min(u32(d, 4*i), 255))
@@ -153,8 +161,8 @@ func (p *process) textureOf(o *textureObject) (*softgpu.Texture, Status) {
 }
 
 // surfaceOf is a surface object as kernels use it.
-func (p *process) surfaceOf(o *textureObject) (*softgpu.Image, Status) {
-	a, ok := get[*array](p, u64(o.resource, 8))
+func (tx textures) surfaceOf(o *textureObject) (*softgpu.Image, Status) {
+	a, ok := get[*array](tx, u64(o.resource, 8))
 	if u32(o.resource, 0) != resourceArray || u32(o.resource, 136) != 0 {
 		return nil, InvalidValue
 	}
@@ -169,23 +177,23 @@ func (p *process) surfaceOf(o *textureObject) (*softgpu.Image, Status) {
 }
 
 // bind makes the object's handle known to kernels that are launched from now on.
-func (p *process) bind(o *textureObject) Status {
+func (tx textures) bind(o *textureObject) Status {
 	var err error
 	if o.surface {
-		m, st := p.surfaceOf(o)
+		m, st := tx.surfaceOf(o)
 		if st != Success {
 			return st
 		}
-		err = p.space.SetSurface(o.handle, m)
+		err = tx.space.SetSurface(o.handle, m)
 	} else {
-		t, st := p.textureOf(o)
+		t, st := tx.textureOf(o)
 		if st != Success {
 			return st
 		}
-		err = p.space.SetTexture(o.handle, t)
+		err = tx.space.SetTexture(o.handle, t)
 	}
 	if err != nil {
-		p.srv.log.Warn("texture refused", "pid", p.key.pid, "err", err)
+		tx.srv.log.Warn("texture refused", "pid", tx.key.pid, "err", err)
 		return InvalidValue
 	}
 	return Success
@@ -202,7 +210,8 @@ func (c *call) createTexture(o *textureObject) Status {
 }
 
 func textureCreate(c *call) Status {
-	o := &textureObject{resource: bytes.Clone(c.record(sizeofResourceDesc)), sampling: bytes.Clone(c.record(sizeofTextureDesc))}
+	o := &textureObject{resource: bytes.Clone(c.record(sizeofResourceDesc)),
+		sampling: bytes.Clone(c.record(sizeofTextureDesc))}
 	if view := c.blob(); view != nil {
 		if len(view) < sizeofViewDesc {
 			return InvalidValue
@@ -237,12 +246,12 @@ func textureDestroy(surface bool) func(*call) Status {
 	}
 }
 
-func (p *process) unbind(o *textureObject) {
-	delete(p.objects, o.handle)
+func (tx textures) unbind(o *textureObject) {
+	delete(tx.objects, o.handle)
 	if o.surface {
-		_ = p.space.SetSurface(o.handle, nil)
+		_ = tx.space.SetSurface(o.handle, nil)
 	} else {
-		_ = p.space.SetTexture(o.handle, nil)
+		_ = tx.space.SetTexture(o.handle, nil)
 	}
 }
 

@@ -2,8 +2,8 @@ package device
 
 import "holdfast/internal/softgpu/gpuwire"
 
-// A userObject is a CUuserObject: something of the program's that graphs keep until none of them, nor the program, wants it any more.
-// Then the program's destructor runs, behind the work submitted so far.
+// A userObject is a CUuserObject: something of the program's that graphs keep until none of them, nor the program,
+// wants it any more. Then the program's destructor runs, behind the work submitted so far.
 type userObject struct {
 	handle, fn, user uint64
 	refs             uint64
@@ -45,24 +45,24 @@ func (o *userObject) retain(n uint64) Status {
 }
 
 // releaseObject takes references away; with the last one goes the object.
-func (p *process) releaseObject(o *userObject, n uint64) Status {
+func (gs graphs) releaseObject(o *userObject, n uint64) Status {
 	if n == 0 || n > o.refs {
 		return InvalidValue
 	}
 	if o.refs -= n; o.refs > 0 {
 		return Success
 	}
-	delete(p.objects, o.handle)
-	before := p.lasts(nil)
+	delete(gs.objects, o.handle)
+	before := gs.lasts(nil)
 	go func() {
 		for _, t := range before {
 			select {
 			case <-t.done:
-			case <-p.dead:
+			case <-gs.dead:
 				return
 			}
 		}
-		_, _ = p.control.call(gpuwire.OpCallback, []uint64{0, o.fn, o.user, 0, 0}, nil)
+		_, _ = gs.control.call(gpuwire.OpCallback, []uint64{0, o.fn, o.user, 0, 0}, nil)
 	}()
 	return Success
 }
@@ -89,8 +89,8 @@ func graphRetainObject(c *call) Status {
 }
 
 // graphRefs is how many references to an object graphs hold.
-func (p *process) graphRefs(o *userObject) (n uint64) {
-	for _, v := range p.objects {
+func (gs graphs) graphRefs(o *userObject) (n uint64) {
+	for _, v := range gs.objects {
 		switch v := v.(type) {
 		case *graph:
 			n += v.owned[o]
@@ -127,8 +127,8 @@ func (w owned) share() owned {
 }
 
 // dropOwned gives a graph's references back.
-func (p *process) dropOwned(w owned) {
+func (gs graphs) dropOwned(w owned) {
 	for o, n := range w {
-		p.releaseObject(o, n)
+		gs.releaseObject(o, n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/internal/softgpu"
 )
 
 // Values of the virtual memory management structs (cuda.h).
@@ -22,6 +24,15 @@ const (
 	maxReservations   = 1 << 16
 	granularityOption = 1 // the largest CUmemAllocationGranularity_flags
 )
+
+// vmm is the address space of a process, and the physical memory that it maps there itself.
+type vmm struct {
+	*owner
+	*handles
+	space    *softgpu.Space
+	reserved []*reservation
+	mappings []*mapping
+}
 
 // A reservation is a range of addresses that cuMemMap may use.
 type reservation struct{ va, size uint64 }
@@ -46,47 +57,48 @@ type memHandle struct {
 	types    uint32 // requested handle types
 }
 
-func (p *process) reservationAt(va, size uint64) *reservation {
-	i, ok := slices.BinarySearchFunc(p.reserved, va, func(r *reservation, va uint64) int { return compare(r.va, va) })
+func (vm *vmm) reservationAt(va, size uint64) *reservation {
+	i, ok := slices.BinarySearchFunc(vm.reserved, va, func(r *reservation, va uint64) int { return compare(r.va, va) })
 	if !ok {
 		i--
 	}
 	if i < 0 {
 		return nil
 	}
-	if r := p.reserved[i]; va-r.va < r.size && size <= r.size-(va-r.va) {
+	if r := vm.reserved[i]; va-r.va < r.size && size <= r.size-(va-r.va) {
 		return r
 	}
 	return nil
 }
 
-func (p *process) mappingAt(va uint64) *mapping {
-	i, ok := slices.BinarySearchFunc(p.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
+func (vm *vmm) mappingAt(va uint64) *mapping {
+	i, ok := slices.BinarySearchFunc(vm.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
 	if !ok {
 		i--
 	}
-	if i < 0 || va-p.mappings[i].va >= p.mappings[i].size {
+	if i < 0 || va-vm.mappings[i].va >= vm.mappings[i].size {
 		return nil
 	}
-	return p.mappings[i]
+	return vm.mappings[i]
 }
 
 // mappingsIn is the index range of the mappings that cover va..va+size exactly, without holes.
-func (p *process) mappingsIn(va, size uint64) (from, to int, ok bool) {
-	from, ok = slices.BinarySearchFunc(p.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
+func (vm *vmm) mappingsIn(va, size uint64) (from, to int, ok bool) {
+	from, ok = slices.BinarySearchFunc(vm.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
 	if !ok || size == 0 {
 		return 0, 0, false
 	}
 	at := va
-	for to = from; to < len(p.mappings) && p.mappings[to].va == at && at < va+size; to++ {
-		at += p.mappings[to].size
+	for to = from; to < len(vm.mappings) && vm.mappings[to].va == at && at < va+size; to++ {
+		at += vm.mappings[to].size
 	}
 	return from, to, at == va+size
 }
 
 func addressReserve(c *call) Status {
 	size, align, hint, flags := c.args[0], c.args[1], c.args[2], c.args[3]
-	if size == 0 || size%granularity != 0 || align&(align-1) != 0 || flags != 0 || len(c.p.reserved) >= maxReservations {
+	if size == 0 || size%granularity != 0 || align&(align-1) != 0 || flags != 0 ||
+		len(c.p.reserved) >= maxReservations {
 		return InvalidValue
 	}
 	align = max(align, granularity)
@@ -160,10 +172,10 @@ func memRelease(c *call) Status {
 }
 
 // dropHandle forgets a handle that has neither references nor mappings.
-func (p *process) dropHandle(h *memHandle) {
+func (vm *vmm) dropHandle(h *memHandle) {
 	if h.refs == 0 && h.mappings == 0 {
-		delete(p.objects, h.handle)
-		p.srv.release(h.phys)
+		delete(vm.objects, h.handle)
+		vm.srv.release(h.phys)
 	}
 }
 
@@ -178,13 +190,15 @@ func memMap(c *call) Status {
 		return InvalidValue
 	}
 	i, found := slices.BinarySearchFunc(c.p.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
-	if found || i > 0 && c.p.mappings[i-1].va+c.p.mappings[i-1].size > va || i < len(c.p.mappings) && c.p.mappings[i].va < va+size {
+	if found || i > 0 && c.p.mappings[i-1].va+c.p.mappings[i-1].size > va ||
+		i < len(c.p.mappings) && c.p.mappings[i].va < va+size {
 		return InvalidValue
 	}
 	c.p.srv.hold(h.phys)
 	h.mappings++
 	c.p.serial++
-	c.p.mappings = slices.Insert(c.p.mappings, i, &mapping{va: va, size: size, off: off, phys: h.phys, handle: h, id: c.p.serial})
+	c.p.mappings = slices.Insert(c.p.mappings, i, &mapping{va: va, size: size, off: off, phys: h.phys, handle: h,
+		id: c.p.serial})
 	return Success
 }
 
@@ -212,15 +226,15 @@ func memUnmap(c *call) Status {
 }
 
 // dropMapping undoes a mapping but for its entry in the table.
-func (p *process) dropMapping(m *mapping) {
+func (vm *vmm) dropMapping(m *mapping) {
 	if m.access != accessNone {
-		if err := p.space.Unmap(m.va, m.size); err != nil {
-			p.srv.log.Error("unmapping", "pid", p.key.pid, "err", err)
+		if err := vm.space.Unmap(m.va, m.size); err != nil {
+			vm.srv.log.Error("unmapping", "pid", vm.key.pid, "err", err)
 		}
 	}
 	m.handle.mappings--
-	p.srv.release(m.phys)
-	p.dropHandle(m.handle)
+	vm.srv.release(m.phys)
+	vm.dropHandle(m.handle)
 }
 
 func memSetAccess(c *call) Status {
@@ -271,20 +285,20 @@ func memSetAccess(c *call) Status {
 	return st
 }
 
-func (p *process) setAccess(m *mapping, access uint32) Status {
+func (vm *vmm) setAccess(m *mapping, access uint32) Status {
 	if m.access == access {
 		return Success
 	}
 	if m.access != accessNone {
-		if err := p.space.Unmap(m.va, m.size); err != nil {
-			p.srv.log.Error("changing access", "pid", p.key.pid, "err", err)
+		if err := vm.space.Unmap(m.va, m.size); err != nil {
+			vm.srv.log.Error("changing access", "pid", vm.key.pid, "err", err)
 			return Unknown
 		}
 		m.access = accessNone
 	}
 	if access != accessNone {
-		if err := p.space.Map(m.va, m.phys.fd, int64(m.off), m.size, access == accessReadWrite); err != nil {
-			p.srv.log.Error("mapping", "pid", p.key.pid, "err", err)
+		if err := vm.space.Map(m.va, m.phys.fd, int64(m.off), m.size, access == accessReadWrite); err != nil {
+			vm.srv.log.Error("mapping", "pid", vm.key.pid, "err", err)
 			return OutOfMemory
 		}
 	}
@@ -368,4 +382,21 @@ func memProperties(c *call) Status {
 	binary.LittleEndian.PutUint32(b[12:], uint32(h.phys.dev))
 	c.retBlob(b)
 	return Success
+}
+
+// bytes is device or pinned memory, as submitted work sees it when it runs.
+func (vm *vmm) bytes(va, n uint64) ([]byte, Status) {
+	b, err := vm.space.Bytes(va, n)
+	if err != nil {
+		vm.srv.log.Warn("invalid device address", "pid", vm.key.pid, "bytes", n, "err", err)
+		return nil, IllegalAddress
+	}
+	return b, Success
+}
+
+// mapped reports whether an address range can be used, and is not known only for
+// its first byte: the check that a call makes when it is issued.
+func (vm *vmm) mapped(va, n uint64) bool {
+	_, err := vm.space.Bytes(va, n)
+	return err == nil
 }
