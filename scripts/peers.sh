@@ -20,7 +20,8 @@ umask 022
 mkdir -p "$1" || die "cannot create $1"
 dir=$(cd "$1" && pwd)
 runs() {
-	[ -x "$dir/python" ] && "$dir/python" -c 'import numba.cuda; assert numba.__version__.startswith("0.61.")' 2>/dev/null
+	[ -x "$dir/python" ] &&
+		"$dir/python" -c 'import numba.cuda; assert numba.__version__.startswith("0.61.")' 2>/dev/null
 }
 runs && exit 0
 

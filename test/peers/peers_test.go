@@ -135,7 +135,8 @@ func newSuite(t *testing.T, peers string) *suite {
 func (s *suite) command(ctx context.Context, before []string, args ...string) *exec.Cmd {
 	argv := slices.Concat(before, []string{s.python, s.script}, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Dir(s.script), "PYTHONDONTWRITEBYTECODE=1", "HOLDFAST_DIR="+s.dir)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Dir(s.script), "PYTHONDONTWRITEBYTECODE=1",
+		"HOLDFAST_DIR="+s.dir)
 	return cmd
 }
 

@@ -5,7 +5,8 @@ static const char head[] = HEAD
 	".const .align 4 .b8 constants[80];\n.const .b32 one = 1;\n"
 	/* called: 64 bytes of local memory of its own */
 	".func (.reg .u32 r) called(.reg .u32 a)\n{\n	.local .align 8 .b8 mine[64];\n	.reg .u64 y, z;\n"
-	"	mul.wide.u32 y, a, 4; mov.u64 z, mine; add.u64 y, y, z; st.local.u32 [mine+4], a; ld.local.u32 r, [y+4];\n	ret;\n}\n"
+	"	mul.wide.u32 y, a, 4; mov.u64 z, mine; add.u64 y, y, z; st.local.u32 [mine+4], a;\n"
+	"	ld.local.u32 r, [y+4];\n	ret;\n}\n"
 	".visible .entry memory(.param .u64 p, .param .u32 n)\n{\n" REGS
 	"	.local .align 16 .b8 loc[400];\n	.shared .align 4 .b8 sh[100];\n"
 	"	ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; and.b32 %r1, %r0, 15; mul.wide.u32 %d1, %r1, 4;\n"
@@ -22,7 +23,8 @@ static void add_kernel(const char *name, const char *directive)
 {
 	char *p = text + strlen(text), *end = text + sizeof text;
 	p += snprintf(p, (size_t)(end - p),
-	              ".visible .entry %s(.param .u64 p) %s\n{\n	.reg .b64 d; .reg .b32 %%r<150>; ld.param.u64 d, [p];\n",
+	              ".visible .entry %s(.param .u64 p) %s\n{\n"
+	              "	.reg .b64 d; .reg .b32 %%r<150>; ld.param.u64 d, [p];\n",
 	              name, directive);
 	for (int i = 0; i < 150; i++)
 		p += snprintf(p, (size_t)(end - p), "	ld.volatile.global.u32 %%r%d, [d+%d];\n", i, 4 * i);
