@@ -47,6 +47,7 @@ var rules = []rule{
 	{of: "internal/recorder", only: []string{"internal/tap", "internal/trace", "internal/wire", "internal/fatbin"}, why: "a recorded program is not held"},
 	{of: "internal/cuda", only: nil, why: "types and the Driver interface: everything else may import them"},
 	{of: "internal/cuda/native", only: []string{"internal/cuda"}, why: "a driver is a driver, whoever uses it"},
+	{of: "internal/engine", only: nil, why: "an interface: its backends and its users know nothing of each other"},
 	{of: "internal/wire", only: nil, why: "a protocol must not depend on its ends"},
 	{of: "internal/keeper", only: nil, why: "the keeper outlives every bug of the rest: it has nothing of the rest in it"},
 	{of: "internal/criu", only: []string{"internal/owned"}, why: "the CPU side stands alone"},
