@@ -212,6 +212,21 @@ static uint64_t granularity(int device)
 	return g;
 }
 
+/*
+ * Memory of a program that is recorded lies where few programs have anything, and where nothing was before: what replays the recording
+ * needs the same addresses, and the driver's choice is of the kind that another process has in use.
+ */
+static CUresult reserve(CUdeviceptr *va, uint64_t size)
+{
+	static CUdeviceptr next = 0x100000000000ull;
+	if (hf_range_wanted() && real_cuMemAddressReserve(va, size, 0, next, 0) == CUDA_SUCCESS) {
+		if (*va == next)
+			next += size;
+		return CUDA_SUCCESS;
+	}
+	return real_cuMemAddressReserve(va, size, 0, 0, 0);
+}
+
 CUresult hf_block_new(struct hf_block **out, uint64_t size, int device, uint32_t kind, void *ctx, void *pool)
 {
 	uint64_t g = granularity(device);
@@ -229,7 +244,7 @@ CUresult hf_block_new(struct hf_block **out, uint64_t size, int device, uint32_t
 	CUresult r = hf_physical(&b->handle, b->size, device, NULL);
 	if (r != CUDA_SUCCESS)
 		goto record;
-	r = real_cuMemAddressReserve(&b->va, b->size, 0, 0, 0);
+	r = reserve(&b->va, b->size);
 	if (r != CUDA_SUCCESS)
 		goto physical;
 	r = hf_block_map(b);
