@@ -104,12 +104,15 @@ type Set struct {
 
 // Place names a piece of work in a program.
 type Place struct {
-	Word, Op int    // Op -1: not known which
+	Word, Op int    // -1: not known which
 	Kernel   string // of a launch
 }
 
 // String names the word, the piece of work and the kernel, as far as they are known.
 func (p Place) String() string {
+	if p.Word < 0 {
+		return "somewhere in the program"
+	}
 	s := fmt.Sprintf("word %d", p.Word)
 	if p.Op >= 0 {
 		s += fmt.Sprintf(", op %d", p.Op)

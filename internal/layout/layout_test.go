@@ -47,6 +47,7 @@ var rules = []rule{
 	{of: "internal/recorder", only: []string{"internal/tap", "internal/trace", "internal/wire", "internal/fatbin", "internal/recording", "internal/cuda/api"},
 		why: "a recorded program is not held"},
 	{of: "internal/recording", only: []string{"internal/trace"}, why: "recordings are read where nothing else of holdfast is"},
+	{of: "internal/engine/driver", only: []string{"internal/engine", "internal/cuda"}, why: "a backend knows its driver, not what runs on it"},
 	{of: "internal/cuda", only: nil, why: "types and the Driver interface: everything else may import them"},
 	{of: "internal/cuda/native", only: []string{"internal/cuda"}, why: "a driver is a driver, whoever uses it"},
 	{of: "internal/engine", only: nil, why: "an interface: its backends and its users know nothing of each other"},
