@@ -243,6 +243,7 @@ struct hf_block {
 	bool mapped;           /* our own mapping is in place */
 	bool keep;             /* allocated inside a capture: lives as long as the process */
 	bool idle;             /* pool: freed and ready for reuse */
+	bool placed;           /* its addresses are part of a larger reservation, which stays */
 	/* VMM */
 	uint32_t refs, maps;
 	CUmemAllocationProp prop; /* as the program asked */

@@ -210,10 +210,15 @@ func (c *coder) variables() error {
 	slices.SortFunc(c.m.Variables, func(a, b recording.Variable) int {
 		return cmp.Or(a.Code-b.Code, strings.Compare(a.Name, b.Name))
 	})
+	var unknown []string
 	for id, m := range c.modules {
 		for g := range m.code {
-			c.unknown(g, known[id])
+			unknown = append(unknown, g.unknown(known[id])...)
 		}
+	}
+	if n := len(unknown); n > 0 {
+		c.s.warn("%d variables of modules, %s the first, are not known to the program: a replay begins with what their modules say, "+
+			"not with what kernels may have written before the range", n, slices.Min(unknown))
 	}
 	return nil
 }
@@ -225,14 +230,15 @@ func (g *candidate) defines(name string) bool {
 	return slices.ContainsFunc(g.cubin.Globals, func(v fatbin.Global) bool { return v.Name == name })
 }
 
-// unknown warns of variables that kernels may have written and that the program never asked for.
-func (c *coder) unknown(g *candidate, known map[string]bool) {
+// unknown are the variables that kernels may have written and that the program never asked for.
+func (g *candidate) unknown(known map[string]bool) (list []string) {
 	if g.cubin == nil {
-		return
+		return nil
 	}
 	for _, v := range g.cubin.Globals {
 		if strings.HasPrefix(v.Section, ".nv.global") && !known[v.Name] && !strings.HasPrefix(v.Name, "$") {
-			c.s.warn("variable %s: a replay begins with what its module says, not with what kernels may have written before the range", v.Name)
+			list = append(list, v.Name)
 		}
 	}
+	return list
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,13 +41,17 @@ type Backend struct {
 	ctx    cuda.Context
 	stream cuda.Stream
 	info   engine.Info
-	maps   map[uint64]mapping
+	maps   map[uint64][]part
+	spans  []span // addresses that are reserved
 	calls  chan func()
 	bad    error // a fault or timeout: nothing works any more
 }
 
-type mapping struct {
-	size   uint64
+type span struct{ addr, size uint64 }
+
+// A part of a mapping lies in one reservation.
+type part struct {
+	span
 	handle cuda.Handle
 }
 
@@ -55,7 +60,7 @@ func Open(cfg Config) (*Backend, error) {
 	if cfg.Library == "" {
 		cfg.Library = native.DefaultPath
 	}
-	b := &Backend{cfg: cfg, maps: map[uint64]mapping{}, calls: make(chan func())}
+	b := &Backend{cfg: cfg, maps: map[uint64][]part{}, calls: make(chan func())}
 	go func() {
 		runtime.LockOSThread() // the context is the thread's; both end with the backend
 		for f := range b.calls {
@@ -122,31 +127,81 @@ func (b *Backend) Map(addr, size uint64) error {
 	return b.do(func() error { return b.mapAt(addr, size) })
 }
 
+// reserve makes sure that all of the addresses are reserved. libcuda (580.159) keeps to an address that it is asked for only if the request
+// is too large to be served from the 32 MiB at a time that it reserves for itself: so more is asked for first.
+func (b *Backend) reserve(addr, size uint64) error {
+	for at, end := addr, addr+size; at < end; {
+		if i := slices.IndexFunc(b.spans, func(s span) bool { return s.addr <= at && at < s.addr+s.size }); i >= 0 {
+			at = b.spans[i].addr + b.spans[i].size
+			continue
+		}
+		s, err := b.reserveAround(at, end)
+		if err != nil {
+			return err
+		}
+		b.spans = append(b.spans, s)
+	}
+	return nil
+}
+
+// reserveAround reserves addresses with at among them, none of them reserved yet.
+func (b *Backend) reserveAround(at, end uint64) (s span, err error) {
+	for _, unit := range []uint64{1 << 30, 64 << 20, engine.Granularity} {
+		from, to := at/unit*unit, (end+unit-1)/unit*unit
+		for _, s := range b.spans {
+			if s.addr < at {
+				from = max(from, s.addr+s.size)
+			} else {
+				to = min(to, s.addr)
+			}
+		}
+		s = span{from, to - from}
+		if err = b.drv.ReserveAt(cuda.DevicePtr(from), s.size); err == nil {
+			return s, nil
+		}
+	}
+	return span{}, err
+}
+
+// mapAt maps memory, in parts where it lies in several reservations.
 func (b *Backend) mapAt(addr, size uint64) error {
-	p := cuda.DevicePtr(addr)
-	if err := b.drv.ReserveAt(p, size); err != nil {
+	if _, ok := b.maps[addr]; ok {
+		return fmt.Errorf("map %#x: something is mapped there", addr)
+	}
+	if err := b.reserve(addr, size); err != nil {
 		return err
 	}
+	var parts []part
+	for at, end := addr, addr+size; at < end; {
+		i := slices.IndexFunc(b.spans, func(s span) bool { return s.addr <= at && at < s.addr+s.size })
+		n := min(end, b.spans[i].addr+b.spans[i].size) - at
+		h, err := b.mapPart(at, n)
+		if err != nil {
+			return errors.Join(fmt.Errorf("memory at %#x: %w", at, err), b.unmapParts(parts))
+		}
+		parts = append(parts, part{span{at, n}, h})
+		at += n
+	}
+	b.maps[addr] = parts
+	return b.drv.StreamSynchronize(b.stream)
+}
+
+func (b *Backend) mapPart(addr, size uint64) (cuda.Handle, error) {
+	p := cuda.DevicePtr(addr)
 	h, err := b.drv.MemCreate(b.dev, size, false)
 	if err != nil {
-		return errors.Join(fmt.Errorf("memory for %#x: %w", addr, err), b.drv.AddressFree(p, size))
+		return 0, err
 	}
-	if err = b.drv.MemMap(p, size, h); err == nil {
-		if err = b.drv.MemSetAccess(p, size, b.dev); err == nil {
-			err = b.drv.SetD32(p, 0, size/4, b.stream)
-		}
-		if err == nil {
-			err = b.drv.StreamSynchronize(b.stream)
-		}
-		if err != nil {
-			err = errors.Join(err, b.drv.MemUnmap(p, size))
-		}
+	if err := b.drv.MemMap(p, size, h); err != nil {
+		return 0, errors.Join(err, b.drv.MemRelease(h))
+	}
+	if err = b.drv.MemSetAccess(p, size, b.dev); err == nil {
+		err = b.drv.SetD32(p, 0, size/4, b.stream)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("memory at %#x: %w", addr, err), b.drv.MemRelease(h), b.drv.AddressFree(p, size))
+		return 0, errors.Join(err, b.drv.MemUnmap(p, size), b.drv.MemRelease(h))
 	}
-	b.maps[addr] = mapping{size, h}
-	return nil
+	return h, nil
 }
 
 // Unmap implements engine.Backend.
@@ -155,13 +210,20 @@ func (b *Backend) Unmap(addr uint64) error {
 }
 
 func (b *Backend) unmap(addr uint64) error {
-	m, ok := b.maps[addr]
+	parts, ok := b.maps[addr]
 	if !ok {
 		return fmt.Errorf("unmap %#x: nothing is mapped there", addr)
 	}
 	delete(b.maps, addr)
-	p := cuda.DevicePtr(addr)
-	return errors.Join(b.drv.MemUnmap(p, m.size), b.drv.MemRelease(m.handle), b.drv.AddressFree(p, m.size))
+	return b.unmapParts(parts)
+}
+
+func (b *Backend) unmapParts(parts []part) error {
+	var all []error
+	for _, p := range parts {
+		all = append(all, b.drv.MemUnmap(cuda.DevicePtr(p.addr), p.size), b.drv.MemRelease(p.handle))
+	}
+	return errors.Join(all...)
 }
 
 // Write implements engine.Backend.
@@ -183,6 +245,9 @@ func (b *Backend) Close() error {
 		all := []error{b.drv.StreamDestroy(b.stream)}
 		for addr := range b.maps {
 			all = append(all, b.unmap(addr))
+		}
+		for _, s := range b.spans {
+			all = append(all, b.drv.AddressFree(cuda.DevicePtr(s.addr), s.size))
 		}
 		return errors.Join(append(all, b.drv.PrimaryContextRelease(b.dev))...)
 	})
