@@ -42,13 +42,9 @@ func (o *order) upTo(s stream) []int {
 	if s.handle <= legacyStream {
 		return o.all()
 	}
-	var after []int
-	last, ok := o.last[s]
-	if ok {
-		after = append(after, last)
-	}
-	if !ok || last < o.since {
-		after = append(after, o.barrier...)
+	after := slices.Clone(o.barrier)
+	if last, ok := o.last[s]; ok && last >= o.since { // which comes after the barrier itself
+		after = []int{last}
 	}
 	return distinct(append(after, o.extra[s]...))
 }

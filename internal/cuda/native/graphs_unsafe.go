@@ -17,6 +17,7 @@ type Graphs struct {
 	addressReserve, graphCreate, graphDestroy, instantiate, graphLaunch, execDestroy uintptr
 	addKernel, addCopy, addSet, addEmpty, setAttribute                               uintptr
 	paramInfo                                                                        uintptr
+	libraryLoad, libraryUnload, libraryKernel, libraryGlobal, kernelFunction         uintptr
 }
 
 // Handles of graphs.
@@ -24,6 +25,7 @@ type (
 	Graph     uintptr // CUgraph
 	GraphNode uintptr // CUgraphNode
 	GraphExec uintptr // CUgraphExec
+	Library   uintptr // CUlibrary
 )
 
 // OpenGraphs loads the driver library at path, as Open does.
@@ -50,6 +52,11 @@ func OpenGraphs(path string) (*Graphs, error) {
 		"cuGraphAddEmptyNode":           &g.addEmpty,
 		"cuGraphKernelNodeSetAttribute": &g.setAttribute,
 		"cuFuncGetParamInfo":            &g.paramInfo,
+		"cuLibraryLoadData":             &g.libraryLoad,
+		"cuLibraryUnload":               &g.libraryUnload,
+		"cuLibraryGetKernel":            &g.libraryKernel,
+		"cuLibraryGetGlobal":            &g.libraryGlobal,
+		"cuKernelGetFunction":           &g.kernelFunction,
 	} {
 		if *at, err = purego.Dlsym(handle, name); err != nil {
 			return nil, fmt.Errorf("driver library %s has no %s: older than CUDA 12.4: %w", path, name, err)
@@ -69,6 +76,52 @@ func (g *Graphs) ReserveAt(addr cuda.DevicePtr, size uint64) error {
 		return fmt.Errorf("cuMemAddressReserve(%#x bytes at %#x): the addresses are in use in this process", size, addr)
 	}
 	return failed(r, "cuMemAddressReserve(%#x bytes at %#x)", size, addr)
+}
+
+// LibraryLoad takes a cubin or PTX text (cuLibraryLoadData). Unlike a module's, its kernels are loaded when they are asked for. The error
+// holds what the compiler said.
+func (g *Graphs) LibraryLoad(image []byte) (Library, error) {
+	z := append(append(make([]byte, 0, len(image)+1), image...), 0)
+	c := &jitCall{options: [2]int32{jitErrorLogBuffer, jitErrorLogBufferSizeBytes}} // as in Kernels.Assemble
+	c.values = [2]uintptr{uintptr(unsafe.Pointer(&c.log)), uintptr(len(c.log))}
+	var l Library
+	r := call(g.libraryLoad, uintptr(unsafe.Pointer(&l)), uintptr(unsafe.Pointer(unsafe.SliceData(z))), uintptr(unsafe.Pointer(&c.options)),
+		uintptr(unsafe.Pointer(&c.values)), uintptr(len(c.options)), 0, 0, 0)
+	if r == cuda.Success {
+		return l, nil
+	}
+	err := failed(r, "cuLibraryLoadData(%d bytes)", len(image))
+	if said := textOf(c.log[:]); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return 0, err
+}
+
+// LibraryUnload ends it (cuLibraryUnload).
+func (g *Graphs) LibraryUnload(l Library) error {
+	return failed(call(g.libraryUnload, uintptr(l)), "cuLibraryUnload")
+}
+
+// LibraryFunction is a kernel of a library, for the current context (cuLibraryGetKernel, cuKernelGetFunction).
+func (g *Graphs) LibraryFunction(l Library, name string) (cuda.Function, error) {
+	z := append([]byte(name), 0)
+	var k uintptr
+	r := call(g.libraryKernel, uintptr(unsafe.Pointer(&k)), uintptr(l), uintptr(unsafe.Pointer(unsafe.SliceData(z))))
+	if r != cuda.Success {
+		return 0, failed(r, "cuLibraryGetKernel(%s)", name)
+	}
+	var f cuda.Function
+	r = call(g.kernelFunction, uintptr(unsafe.Pointer(&f)), k)
+	return f, failed(r, "cuKernelGetFunction(%s)", name)
+}
+
+// LibraryGlobal is the address and size of a library's variable (cuLibraryGetGlobal).
+func (g *Graphs) LibraryGlobal(l Library, name string) (cuda.DevicePtr, uint64, error) {
+	z := append([]byte(name), 0)
+	var p cuda.DevicePtr
+	var n uint64
+	r := call(g.libraryGlobal, uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&n)), uintptr(l), uintptr(unsafe.Pointer(unsafe.SliceData(z))))
+	return p, n, failed(r, "cuLibraryGetGlobal(%s)", name)
 }
 
 // ParamInfo is where parameter i of f lies (cuFuncGetParamInfo); no parameter of that number is cuda.ErrInvalidValue.

@@ -12,7 +12,6 @@
 package driver
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -257,14 +256,14 @@ func (b *Backend) Close() error {
 
 type code struct {
 	b *Backend
-	m cuda.Module
+	l native.Library
 }
 
 // Load implements engine.Backend.
 func (b *Backend) Load(image []byte) (engine.Code, error) {
 	c := &code{b: b}
 	err := b.do(func() (err error) {
-		c.m, err = b.drv.Assemble(bytes.TrimRight(image, "\x00"))
+		c.l, err = b.drv.LibraryLoad(image)
 		return err
 	})
 	if err != nil {
@@ -277,7 +276,7 @@ func (b *Backend) Load(image []byte) (engine.Code, error) {
 func (c *code) Kernel(name string) (engine.Kernel, error) {
 	k := &kernel{b: c.b, name: name}
 	err := c.b.do(func() (err error) {
-		if k.f, err = c.b.drv.ModuleFunction(c.m, name); err != nil {
+		if k.f, err = c.b.drv.LibraryFunction(c.l, name); err != nil {
 			return err
 		}
 		for i := 0; ; i++ {
@@ -302,7 +301,7 @@ func (c *code) Kernel(name string) (engine.Kernel, error) {
 // Symbol implements engine.Code.
 func (c *code) Symbol(name string) (addr, size uint64, err error) {
 	err = c.b.do(func() error {
-		p, n, err := c.b.drv.Global(c.m, name)
+		p, n, err := c.b.drv.LibraryGlobal(c.l, name)
 		addr, size = uint64(p), n
 		return err
 	})
@@ -315,7 +314,7 @@ func (c *code) Close() error {
 		if c.b.bad != nil {
 			return nil
 		}
-		return c.b.drv.ModuleUnload(c.m)
+		return c.b.drv.LibraryUnload(c.l)
 	})
 }
 
