@@ -44,9 +44,8 @@ print(same)' "$d")
 	echo "$model: $same of 6 outputs bit-identical (the recorded input, five others)"
 	cold=()
 	for _ in 1 2 3 4 5; do
-		begun=$(now)
-		timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda --in "x=$d/x0.npy" --out "y=$d/r.npy" --json >>"$log" 2>&1
-		cold+=("$(since "$begun")")
+		said=$(timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda --in "x=$d/x0.npy" --out "y=$d/r.npy" --json 2>>"$log" | tee -a "$log")
+		cold+=("$(python3 -c 'import json, sys; print("%.3f" % json.loads(sys.argv[1])["total_seconds"])' "$said")")
 	done
 	echo "$model: cold to first output, replay: ${cold[*]} s"
 	timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda -n 300 --json 2>>"$log" | tr -d '\n ' | sed "s/^/$model: /"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"holdfast/internal/replay"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 const replayLong = `Do what "holdfast record" has recorded again, without the program: memory at the
@@ -79,11 +81,10 @@ type replayReport struct {
 	Start   replay.Times `json:"start_nanoseconds"`
 	First   float64      `json:"first_run_seconds"`
 	Median  float64      `json:"median_run_seconds"`
-	Total   float64      `json:"total_seconds"` // from the verb's beginning to the last output
+	Total   float64      `json:"total_seconds"` // from the process's beginning to the last output
 }
 
 func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
-	begun := time.Now()
 	if f.n < 1 {
 		return usageErrorf("replay: -n %d: at least 1", f.n)
 	}
@@ -105,14 +106,27 @@ func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
 		return err
 	}
 	report := &replayReport{Runs: f.n}
+	type reading struct {
+		p   *replay.Player
+		err error
+	}
+	read := make(chan reading, 1)
+	go func() { // while the device comes up
+		p, err := replay.Read(file, f.entry)
+		read <- reading{p, err}
+	}()
 	opening := time.Now()
 	b, err := a.backend(ctx, f, report)
+	r := <-read
 	if err != nil {
 		return err
 	}
+	if r.err != nil {
+		return errors.Join(r.err, b.Close())
+	}
 	report.Open = time.Since(opening).Seconds()
 	report.Device = b.Info().Name
-	return errors.Join(a.play(b, file, f, ins, outs, report, begun), b.Close())
+	return errors.Join(a.play(b, r.p, f, ins, outs, report), b.Close())
 }
 
 // backend opens the one that is wanted.
@@ -127,7 +141,7 @@ func (a *app) backend(ctx context.Context, f replayFlags, report *replayReport) 
 	}
 	if kind == gpuNative {
 		report.Backend = "libcuda"
-		return driver.Open(driver.Config{Library: findDriver(), Step: f.step})
+		return openNative(f.step)
 	}
 	report.Backend = "soft"
 	dir, err := a.serverDir() // the stub looks for the software GPU there
@@ -145,11 +159,46 @@ func (a *app) backend(ctx context.Context, f replayFlags, report *replayReport) 
 	return driver.Open(driver.Config{Library: embedded.Path(stub), PTXOnly: true, Step: f.step})
 }
 
-// play runs the recording and writes its outputs.
-func (a *app) play(b engine.Backend, file *recording.File, f replayFlags, ins map[string][]byte, outs map[string]string, report *replayReport,
-	begun time.Time) error {
-	p, err := replay.Load(b, file, f.entry)
+// openNative opens the machine's driver. The loader mostly finds it by its name; looking for it takes longer.
+func openNative(step bool) (engine.Backend, error) {
+	b, err := driver.Open(driver.Config{Step: step})
+	if path := findDriverAfter(err); path != "" {
+		b, err = driver.Open(driver.Config{Library: path, Step: step})
+	}
 	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func findDriverAfter(err error) string {
+	if err == nil {
+		return ""
+	}
+	return findDriver()
+}
+
+// processAge is how long ago this process began: to a hundredth of a second, as the kernel says it.
+func processAge() time.Duration {
+	const ticks = 100 // USER_HZ, of all that Linux tells of times
+	stat, err := os.ReadFile("/proc/self/stat")
+	_, rest, ok := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	var now unix.Timespec
+	if err != nil || !ok || len(fields) < 20 || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	start, err := strconv.ParseInt(fields[19], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(now.Nano()) - time.Duration(start)*time.Second/ticks
+}
+
+// play runs the recording and writes its outputs.
+func (a *app) play(b engine.Backend, p *replay.Player, f replayFlags, ins map[string][]byte, outs map[string]string,
+	report *replayReport) error {
+	if err := p.Load(b); err != nil {
 		return err
 	}
 	for name, data := range ins {
@@ -182,7 +231,7 @@ func (a *app) play(b engine.Backend, file *recording.File, f replayFlags, ins ma
 			return errors.Join(err, p.Close())
 		}
 	}
-	report.Start, report.Total = p.Times, time.Since(begun).Seconds()
+	report.Start, report.Total = p.Times, processAge().Seconds()
 	report.First = times[0].Seconds()
 	report.Median = median(times).Seconds()
 	return errors.Join(p.Close(), a.replayed(report))

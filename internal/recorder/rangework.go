@@ -3,6 +3,7 @@ package recorder
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"holdfast/internal/recording"
@@ -134,6 +135,10 @@ func (s *rangeSession) isVariable(addr uint64) bool {
 func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
 	call := s.call(c.Call)
 	if c.Width == 0 || c.Height == 0 || c.Depth == 0 {
+		return
+	}
+	if hi, area := bits.Mul64(c.Width, c.Height); hi != 0 || area > 1<<40 || c.Depth > 1<<16 {
+		s.fail("%s of %d × %d × %d bytes", call, c.Width, c.Height, c.Depth)
 		return
 	}
 	if !strings.HasPrefix(call, "cuMemcpy") && !strings.HasPrefix(call, "cuMemset") && !strings.HasPrefix(call, "cuGraphAddMem") {

@@ -33,6 +33,7 @@ const Version = 1
 const (
 	ChunkSize   = 1 << 20 // bytes of a chunk; the last of a blob may be shorter
 	MaxManifest = 256 << 20
+	maxHost     = 4 << 30 // bytes that a reader keeps in host memory: code, work, variables
 	maxName     = 4096
 	maxShape    = 32
 )
@@ -231,12 +232,32 @@ func (m *Manifest) check(from, to int64) error {
 	if m.Arch <= 0 || m.Arch > math.MaxInt16 || m.Driver < 0 {
 		return fmt.Errorf("architecture %d, driver %d", m.Arch, m.Driver)
 	}
+	if n := m.hostBytes(); n > maxHost {
+		return fmt.Errorf("%d bytes of code, work and variables, limit %d", n, int64(maxHost))
+	}
 	for _, f := range []func() error{m.checkCode, m.checkMemory, m.checkEntries} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hostBytes is the size of what is read as a whole. Zeros take no room in the file, but here.
+func (m *Manifest) hostBytes() (n int64) {
+	add := func(b Blob) { n = min(n+max(0, min(b.Bytes, 2*maxHost)), 2*maxHost) }
+	for _, c := range m.Code {
+		for _, g := range c.Images {
+			add(g.Contents)
+		}
+	}
+	for _, v := range m.Variables {
+		add(v.Contents)
+	}
+	for _, e := range m.Entries {
+		add(e.Work)
+	}
+	return n
 }
 
 func (m *Manifest) checkCode() error {

@@ -162,6 +162,7 @@ func TestNonsense(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`"arch":90`, `"arch":0`, "architecture"},
 		{`"arch":90`, `"arch": 90`, "canonical"},
+		{`"contents":{"bytes":12,`, `"contents":{"bytes":4294967297,`, "limit"},
 		{`"arch":90`, `"arch":90,"more":1`, "unknown field"},
 		{`"version":1`, `"version":2`, "version 2"},
 		{`"kind":"ptx"`, `"kind":"elf"`, "elf"},

@@ -16,31 +16,64 @@ import (
 	"holdfast/internal/trace"
 )
 
-// A Player has one entry of a recording on a backend, ready to run.
+// A Player is one entry of a recording: first what is read of it, then, on a backend, ready to run.
 type Player struct {
 	Entry *recording.Entry
 	Times Times
 
-	b       engine.Backend
 	f       *recording.File
+	work    []recording.Work
+	images  map[*recording.Image][]byte // until they are loaded
+	b       engine.Backend
 	program engine.Program
 	codes   []engine.Code
 }
 
 // Times is how long the parts of a start took.
 type Times struct {
+	Read    time.Duration `json:"read"`    // work and code; beside whatever else the caller does
 	Memory  time.Duration `json:"memory"`  // mapped and filled
 	Code    time.Duration `json:"code"`    // loaded
 	Prepare time.Duration `json:"prepare"` // work made ready
 }
 
-// Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
-func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
+// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened meanwhile.
+func Read(f *recording.File, entry string) (*Player, error) {
+	begun := time.Now()
 	e, err := f.Manifest.Entry(entry)
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{Entry: e, b: b, f: f}
+	p := &Player{Entry: e, f: f, images: map[*recording.Image][]byte{}}
+	if p.work, err = f.Work(e); err != nil {
+		return nil, err
+	}
+	var blobs []recording.Blob
+	var parts [][]byte
+	for _, c := range f.Manifest.Code {
+		for i := range c.Images {
+			blobs = append(blobs, c.Images[i].Contents)
+			parts = append(parts, make([]byte, c.Images[i].Contents.Bytes))
+			p.images[&c.Images[i]] = parts[len(parts)-1]
+		}
+	}
+	err = f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
+	p.Times.Read = time.Since(begun)
+	return p, err
+}
+
+// Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
+func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
+	p, err := Read(f, entry)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Load(b)
+}
+
+// Load does so with what was read.
+func (p *Player) Load(b engine.Backend) error {
+	p.b = b
 	for _, step := range []struct {
 		do   func() error
 		took *time.Duration
@@ -48,11 +81,11 @@ func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
 		begun := time.Now()
 		if err := step.do(); err != nil {
 			p.Close()
-			return nil, err
+			return err
 		}
 		*step.took = time.Since(begun)
 	}
-	return p, nil
+	return nil
 }
 
 // spans is the memory of a recording in units of the engine.
@@ -122,16 +155,13 @@ func (p *Player) code() error {
 		if err != nil {
 			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
 		}
-		b, err := p.f.Read(g.Contents)
-		if err != nil {
-			return err
-		}
-		c, err := p.b.Load(b)
+		c, err := p.b.Load(p.images[g])
 		if err != nil {
 			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
 		}
 		p.codes = append(p.codes, c)
 	}
+	p.images = nil
 	return p.variables()
 }
 
@@ -190,15 +220,11 @@ func (p *Player) variables() error {
 }
 
 func (p *Player) prepare() error {
-	work, err := p.f.Work(p.Entry)
-	if err != nil {
-		return err
-	}
 	kernels, err := p.kernels()
 	if err != nil {
 		return err
 	}
-	p.program, err = p.b.Prepare(words(work, kernels))
+	p.program, err = p.b.Prepare(words(p.work, kernels))
 	return err
 }
 

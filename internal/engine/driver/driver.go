@@ -7,8 +7,7 @@
 // Memory is mapped at fixed addresses (cuMemAddressReserve, cuMemCreate, cuMemMap). In a process of its own they are free unless the
 // process itself has something there; then Map says so.
 //
-// All calls of the driver are made by one thread, which has the context. The package must not import anything of this module but engine
-// and the driver below it.
+// The package must not import anything of this module but engine and the driver below it.
 package driver
 
 import (
@@ -42,8 +41,7 @@ type Backend struct {
 	info   engine.Info
 	maps   map[uint64][]part
 	spans  []span // addresses that are reserved
-	calls  chan func()
-	bad    error // a fault or timeout: nothing works any more
+	bad    error  // a fault or timeout: nothing works any more
 }
 
 type span struct{ addr, size uint64 }
@@ -59,25 +57,23 @@ func Open(cfg Config) (*Backend, error) {
 	if cfg.Library == "" {
 		cfg.Library = native.DefaultPath
 	}
-	b := &Backend{cfg: cfg, maps: map[uint64][]part{}, calls: make(chan func())}
-	go func() {
-		runtime.LockOSThread() // the context is the thread's; both end with the backend
-		for f := range b.calls {
-			f()
-		}
-	}()
+	b := &Backend{cfg: cfg, maps: map[uint64][]part{}}
 	if err := b.do(b.open); err != nil {
-		close(b.calls)
 		return nil, err
 	}
 	return b, nil
 }
 
-// do runs f on the thread of the context.
+// do runs f on a thread that has the context. To have it set each time costs a tenth of a microsecond, a thread of its own several.
 func (b *Backend) do(f func() error) error {
-	done := make(chan error, 1)
-	b.calls <- func() { done <- f() }
-	return <-done
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if b.ctx != 0 {
+		if err := b.drv.SetContext(b.ctx); err != nil {
+			return err
+		}
+	}
+	return f()
 }
 
 func (b *Backend) open() (err error) {
@@ -237,7 +233,7 @@ func (b *Backend) Read(addr uint64, p []byte) error {
 
 // Close implements engine.Backend.
 func (b *Backend) Close() error {
-	err := b.do(func() error {
+	return b.do(func() error {
 		if b.bad != nil { // calls would fail, or wait for what does not end; the end of the process frees all
 			return nil
 		}
@@ -250,8 +246,6 @@ func (b *Backend) Close() error {
 		}
 		return errors.Join(append(all, b.drv.PrimaryContextRelease(b.dev))...)
 	})
-	close(b.calls)
-	return err
 }
 
 type code struct {
