@@ -76,9 +76,12 @@ func (s *rangeSession) call(n uint32) string {
 // allocated takes note of memory that comes within the range. It may have been somebody else's a moment ago, and how its users are
 // ordered is between them and the host.
 func (s *rangeSession) allocated(a *trace.Alloc) {
-	switch a.Kind {
-	case trace.MemHost, trace.MemGlobal:
-	case trace.MemManaged:
+	const most = 1 << 48 // bytes; no GPU has more addresses
+	switch {
+	case a.Kind == trace.MemHost, a.Kind == trace.MemGlobal, a.Bytes == 0:
+	case a.Bytes > most || a.Addr > most:
+		s.fail("memory at %#x (%d bytes): no such addresses", a.Addr, a.Bytes)
+	case a.Kind == trace.MemManaged:
 		s.fail("managed memory at %#x (%d bytes): what the host does with it is not seen; use device memory and copies", a.Addr, a.Bytes)
 	default:
 		s.made = append(s.made, recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(a.Bytes)})
