@@ -32,7 +32,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 LIB      := internal/embedded/lib
 LIBS     := $(LIB)/libholdfast.so $(LIB)/libcuda.so.1
-EXAMPLES := build/examples/train build/examples/vecadd
+EXAMPLES := build/examples/train build/examples/vecadd build/examples/infer
 CRIU     := libexec/holdfast/criu
 GOFILES  := $(shell find cmd internal ptx -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 EMBEDDED := $(shell find cmd internal -name '*.ptx' 2>/dev/null)
@@ -69,6 +69,10 @@ examples: $(EXAMPLES)
 build/examples/train: examples/train/train.c examples/train/train.ptx examples/include/cuda.h $(LIB)/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/train -o $@ $< -L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined
+
+build/examples/infer: examples/infer/infer.c examples/infer/infer.ptx examples/include/cuda.h examples/include/nvtx.h $(LIB)/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/infer -o $@ $< -L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined -ldl
 
 build/examples/vecadd: examples/vecadd/vecadd.c examples/include/cuda.h
 	@mkdir -p $(@D)

@@ -200,10 +200,12 @@ static void drop_copy(struct code *c)
 	c->size = 0;
 }
 
-static void tell_code(const struct code *c, bool code)
+/* The code of c is what from points to: what was kept of it, or (whole) all of it. */
+static void tell_code(const struct code *c, bool code, const uint8_t *from, bool whole)
 {
-	uint64_t size = code ? c->size : 0;
-	struct hf_rec_module *m = hf_tap_begin(HF_REC_MODULE, (c->outline ? HF_REC_OUTLINE_FLAG : 0) | (c->assembled ? HF_REC_ASSEMBLED_FLAG : 0), sizeof *m);
+	uint64_t size = !code ? 0 : whole ? c->bytes : c->size;
+	uint32_t flags = whole ? HF_REC_WHOLE_FLAG : (c->outline ? HF_REC_OUTLINE_FLAG : 0) | (c->assembled ? HF_REC_ASSEMBLED_FLAG : 0);
+	struct hf_rec_module *m = hf_tap_begin(HF_REC_MODULE, flags, sizeof *m);
 	if (!m)
 		return;
 	m->id = c->id;
@@ -223,7 +225,7 @@ static void tell_code(const struct code *c, bool code)
 		p->offset = at;
 		p->bytes = n;
 		p->spare = 0;
-		memcpy(p + 1, c->copy + at, n);
+		memcpy(p + 1, from + at, n);
 		hf_tap_end();
 	}
 }
@@ -278,11 +280,13 @@ void hf_code_loaded(void *handle, void *ctx, const void *image, const char *file
 	c->bytes = size;
 	pthread_mutex_lock(&lock);
 	c->id = ++last_code;
-	copy_code(c, image, size);
+	bool whole = hf_range_wanted();
+	if (!whole)
+		copy_code(c, image, size);
 	*codes_end = c;
 	codes_end = &c->next;
 	if (hf_tapped)
-		tell_code(c, true);
+		tell_code(c, true, whole ? image : c->copy, whole);
 	if (hf_tap_records())
 		drop_copy(c); /* the recorder has it, and nobody else will ask */
 	pthread_mutex_unlock(&lock);
@@ -351,6 +355,14 @@ static uint64_t code_of(const void *handle)
 		if (handle && c->handle == handle)
 			return c->id;
 	return 0;
+}
+
+uint64_t hf_code_id(const void *handle)
+{
+	pthread_mutex_lock(&lock);
+	uint64_t id = code_of(handle);
+	pthread_mutex_unlock(&lock);
+	return id;
 }
 
 /* With the lock held: takes note of a kernel, unless it is known. */
@@ -430,7 +442,7 @@ void hf_code_tell_all(bool code)
 {
 	pthread_mutex_lock(&lock);
 	for (struct code *c = codes; c && hf_tapped; c = c->next)
-		tell_code(c, code);
+		tell_code(c, code, c->copy, false);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -521,6 +533,27 @@ struct hf_kernel *hf_kernel(void *handle)
 	return k;
 }
 
+/* What the driver says of a kernel beside its parameters. */
+static void tell_function(const struct hf_kernel *k)
+{
+	enum { ATTRIBUTES = 16 }; /* CUfunction_attribute of CUDA 13.0 */
+	struct hf_rec_function *r = hf_tap_begin(HF_REC_FUNCTION, 0, sizeof *r + ATTRIBUTES * sizeof(uint32_t));
+	if (!r)
+		return;
+	uint32_t *to = (uint32_t *)(r + 1);
+	r->kernel = k->id;
+	r->attributes = ATTRIBUTES;
+	for (int i = 0; i < ATTRIBUTES; i++) {
+		void *f = k->handle;
+		int v = -1;
+		if (!k->kernel || real_cuKernelGetFunction(&f, k->handle) == CUDA_SUCCESS)
+			if (real_cuFuncGetAttribute(&v, i, f) != CUDA_SUCCESS)
+				v = -1;
+		to[i] = (uint32_t)v;
+	}
+	hf_tap_end();
+}
+
 void hf_kernel_tell(struct hf_kernel *k)
 {
 	pthread_mutex_lock(&lock);
@@ -541,6 +574,8 @@ void hf_kernel_tell(struct hf_kernel *k)
 		memcpy((char *)(r + 1) + params, k->name, name);
 		__atomic_store_n(&k->told, hf_tap_epoch, __ATOMIC_RELEASE);
 		hf_tap_end();
+		if (hf_range_wanted())
+			tell_function(k);
 	}
 	pthread_mutex_unlock(&lock);
 }

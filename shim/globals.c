@@ -28,6 +28,7 @@ struct variable {
 	uint64_t module;               /* CUmodule or CUlibrary, whose end is its own */
 	void *ctx;
 	struct hf_block *mirror;
+	char *name; /* kept only for a recorder of ranges */
 };
 struct mirror { struct hf_block *b; uint64_t end; uint32_t count; };
 
@@ -56,6 +57,7 @@ static void drop(size_t i)
 	for (size_t k = 0; k < nmirrors; k++)
 		if (mirrors[k].b == variables[i].mirror && --mirrors[k].count == 0)
 			mirrors[k].end = HEAD;
+	free(variables[i].name);
 	memmove(variables + i, variables + i + 1, (--nvariables - i) * sizeof *variables);
 }
 
@@ -98,7 +100,7 @@ static struct mirror *find_place(int device, uint64_t size, uint64_t *offset)
 }
 
 /* Takes note of a variable: 1 if it is new, 0 if not, -1 if there is no memory for its mirror. */
-static int note(CUdeviceptr va, uint64_t size, uint64_t module, void *ctx, int device)
+static int note(CUdeviceptr va, uint64_t size, uint64_t module, void *ctx, int device, const char *name)
 {
 	size_t i = at_or_after(va);
 	if (i < nvariables && variables[i].va == va) {
@@ -120,7 +122,7 @@ static int note(CUdeviceptr va, uint64_t size, uint64_t module, void *ctx, int d
 	if (!m)
 		return -1;
 	memmove(variables + i + 1, variables + i, (nvariables++ - i) * sizeof *variables);
-	variables[i] = (struct variable){ va, size, ++last_serial, offset, module, ctx, m->b };
+	variables[i] = (struct variable){ va, size, ++last_serial, offset, module, ctx, m->b, hf_range_wanted() ? strdup(name) : NULL };
 	m->count++;
 	if (offset + size > m->end)
 		m->end = (offset + size + ALIGN - 1) / ALIGN * ALIGN;
@@ -142,7 +144,7 @@ void hf_global(const char *call, uint32_t number, void *module, const char *name
 		int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED, see hf_take_wait */
 		bool relaxed = hf_captures() && real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
 		pthread_mutex_lock(&hf_mem_lock);
-		int r = note(va, size, (uint64_t)(uintptr_t)module, ctx, device);
+		int r = note(va, size, (uint64_t)(uintptr_t)module, ctx, device, name);
 		pthread_mutex_unlock(&hf_mem_lock);
 		if (relaxed)
 			real_cuThreadExchangeStreamCaptureMode(&mode);
@@ -155,6 +157,26 @@ void hf_global(const char *call, uint32_t number, void *module, const char *name
 			(unsigned long long)size, why);
 	else
 		hf_caveat_gone(HF_CAVEAT_GLOBALS, va);
+}
+
+void hf_globals_each(void (*f)(CUdeviceptr, uint64_t, int, void *), void *arg)
+{
+	for (size_t i = 0; i < nvariables; i++) {
+		const struct variable *v = &variables[i];
+		size_t n = v->name ? strlen(v->name) : 0;
+		struct hf_rec_variable *r = hf_tap_begin(HF_REC_VARIABLE, 0, sizeof *r + n);
+		if (!r)
+			return;
+		r->module = hf_code_id((void *)(uintptr_t)v->module);
+		r->addr = v->va;
+		r->bytes = v->size;
+		r->name = (uint32_t)n;
+		r->spare = 0;
+		if (n)
+			memcpy(r + 1, v->name, n);
+		hf_tap_end();
+		f(v->va, v->size, v->mirror->device, arg);
+	}
 }
 
 void hf_globals_forget(void *module)

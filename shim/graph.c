@@ -267,6 +267,84 @@ static bool kernel_params(void *node, struct kernel_node *p, bool *v2)
 	return (*v2 ? real_cuGraphKernelNodeGetParams_v2(node, p) : real_cuGraphKernelNodeGetParams(node, p)) == CUDA_SUCCESS;
 }
 
+/* ---- order ---- */
+
+struct named { void *node; uint32_t index; };
+
+static int by_node(const void *a, const void *b)
+{
+	const struct named *x = a, *y = b;
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+static uint32_t index_in(const struct named *names, size_t n, void *node)
+{
+	struct named key = { node, 0 };
+	const struct named *found = bsearch(&key, names, n, sizeof *names, by_node);
+	return found ? found->index : UINT32_MAX;
+}
+
+static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
+{
+	bool v2 = hf_have(HF_SYM_cuGraphGetEdges_v2); /* the first one fails where edges have properties */
+	for (int pass = 0; pass < 2; pass++) {
+		CUresult r = v2 ? real_cuGraphGetEdges_v2(graph, *from, *to, NULL, m) : real_cuGraphGetEdges(graph, *from, *to, m);
+		if (v2 && r != CUDA_SUCCESS) {
+			uint64_t *data = pass ? calloc(*m + 1, 8) : NULL; /* CUgraphEdgeData */
+			r = real_cuGraphGetEdges_v2(graph, *from, *to, data, m);
+			free(data);
+		}
+		if (r != CUDA_SUCCESS)
+			return false;
+		if (pass == 0 && (*m > MOST || !(*from = calloc(*m + 1, sizeof **from)) || !(*to = calloc(*m + 1, sizeof **to))))
+			return false;
+	}
+	return true;
+}
+
+/* For who records a range: puts nodes into an order in which they may run one after the other. The driver gives them in any. */
+static bool in_order(void *graph, void **nodes, size_t n)
+{
+	void **from = NULL, **to = NULL;
+	size_t m = 0, done = 0;
+	struct named *names = calloc(n, sizeof *names);
+	uint32_t *waits = calloc(n, sizeof *waits);
+	void **out = calloc(n, sizeof *out);
+	bool ok = names && waits && out && edges_of(graph, &from, &to, &m);
+	for (size_t i = 0; ok && i < n; i++)
+		names[i] = (struct named){ nodes[i], (uint32_t)i };
+	if (ok)
+		qsort(names, n, sizeof *names, by_node);
+	for (size_t e = 0; ok && e < m; e++) {
+		uint32_t t = index_in(names, n, to[e]);
+		ok = t != UINT32_MAX && index_in(names, n, from[e]) != UINT32_MAX;
+		if (ok)
+			waits[t]++;
+	}
+	for (bool moved = true; ok && moved && done < n;) {
+		moved = false;
+		for (size_t i = 0; i < n; i++) {
+			if (waits[i])
+				continue;
+			waits[i] = UINT32_MAX; /* taken */
+			out[done++] = nodes[i];
+			moved = true;
+			for (size_t e = 0; e < m; e++)
+				if (from[e] == nodes[i])
+					waits[index_in(names, n, to[e])]--;
+		}
+	}
+	ok = ok && done == n;
+	if (ok)
+		memcpy(nodes, out, n * sizeof *nodes);
+	free(names);
+	free(waits);
+	free(out);
+	free(from);
+	free(to);
+	return ok;
+}
+
 static void walk(struct graph *g, void *graph, void *top, int depth)
 {
 	size_t n = 0;
@@ -278,6 +356,8 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 		return;
 	}
 	g->nodes += (uint32_t)n;
+	if (n && hf_range_wanted() && !in_order(graph, nodes, n))
+		g->incomplete = true;
 	for (size_t i = 0; i < n; i++) {
 		int type = -1;
 		bool v2;
@@ -302,7 +382,11 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 			else
 				g->incomplete = true;
 			break;
-		case HOST: case EMPTY: case WAIT_EVENT: case RECORD_EVENT: case SIGNAL: case WAIT: case ALLOC: case FREE:
+		case HOST: case WAIT_EVENT: case RECORD_EVENT: case SIGNAL: case WAIT: case ALLOC: case FREE:
+			if (hf_range_wanted()) /* a recording has to refuse it */
+				add(g, node, top, other_content());
+			break;
+		case EMPTY:
 			break;
 		default: /* batched memory operations, conditions, what is yet to come */
 			add(g, node, top, other_content());
@@ -648,6 +732,20 @@ CUresult hf_cuGraphExecDestroy(void *exec)
 
 /* ---- launches ---- */
 
+/* A range is recorded: what the copies of the graph take from the host. */
+static void host_data(void *exec)
+{
+	pthread_mutex_lock(&lock);
+	struct graph *g = *place(exec);
+	for (size_t i = 0; g && i < g->n; i++) {
+		const struct hf_rec_copy *c = (const void *)g->now[i]->record;
+		if (c->type == HF_REC_COPY && !(c->flags & (HF_REC_SET_FLAG | HF_REC_SRCARRAY_FLAG | HF_REC_DSTHOST_FLAG)) &&
+		    (c->flags & HF_REC_SRCHOST_FLAG || hf_range_on_host(c->src)) && !hf_range_on_host(c->dst))
+			hf_range_host_data((const void *)(uintptr_t)c->src, c->src_pitch, c->src_slice, c->width, c->height, c->depth);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 void hf_work_graph(void *exec, void *stream)
 {
 	pthread_mutex_lock(&lock);
@@ -655,6 +753,8 @@ void hf_work_graph(void *exec, void *stream)
 	uint32_t id = g ? tell(g) : 0;
 	pthread_mutex_unlock(&lock);
 	bool captured = hf_stream_captures(stream);
+	if (HF_UNLIKELY(hf_range_open) && !captured)
+		host_data(exec);
 	struct hf_asking a = hf_asks(true, captured);
 	uint32_t flags = (captured ? HF_REC_CAPTURED_FLAG : 0) | (a.asks ? HF_REC_ASKS_FLAG : 0);
 	struct hf_rec_graph_launch *l = hf_tap_begin(HF_REC_GRAPH_LAUNCH, flags, sizeof *l);

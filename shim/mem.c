@@ -212,6 +212,52 @@ static uint64_t granularity(int device)
 	return g;
 }
 
+/*
+ * Memory of a program that is recorded lies where few programs have anything, and where nothing was before: what replays the recording
+ * needs the same addresses, and the driver's choice is of the kind that another process has in use. The driver keeps to an address that it
+ * is asked for only if the request is too large for the 32 MiB at a time that it reserves for itself (580.159): so it is asked for much.
+ */
+#define ARENA_BASE 0x100000000000ull
+static struct { CUdeviceptr at, end, next; } arena;
+
+static void new_arena(uint64_t size)
+{
+	CUdeviceptr hint = arena.next ? arena.next : ARENA_BASE;
+	for (uint64_t want = 256ull << 30; want >= 64ull << 30 && want >= size && !(arena.next & 1); want >>= 2) {
+		CUdeviceptr va = 0;
+		if (real_cuMemAddressReserve(&va, want, 0, hint, 0) != CUDA_SUCCESS)
+			continue;
+		if (va == hint) {
+			arena.at = va;
+			arena.end = arena.next = va + want;
+			return;
+		}
+		real_cuMemAddressFree(va, want);
+	}
+	arena.next = 1; /* do not try again */
+}
+
+static CUresult reserve(struct hf_block *b)
+{
+	if (hf_range_wanted()) {
+		if (b->size > arena.end - arena.at)
+			new_arena(b->size);
+		if (b->size <= arena.end - arena.at) {
+			b->va = arena.at;
+			b->placed = true;
+			arena.at += b->size;
+			return CUDA_SUCCESS;
+		}
+	}
+	return real_cuMemAddressReserve(&b->va, b->size, 0, 0, 0);
+}
+
+static void unreserve(struct hf_block *b)
+{
+	if (!b->placed)
+		real_cuMemAddressFree(b->va, b->size);
+}
+
 CUresult hf_block_new(struct hf_block **out, uint64_t size, int device, uint32_t kind, void *ctx, void *pool)
 {
 	uint64_t g = granularity(device);
@@ -229,7 +275,7 @@ CUresult hf_block_new(struct hf_block **out, uint64_t size, int device, uint32_t
 	CUresult r = hf_physical(&b->handle, b->size, device, NULL);
 	if (r != CUDA_SUCCESS)
 		goto record;
-	r = real_cuMemAddressReserve(&b->va, b->size, 0, 0, 0);
+	r = reserve(b);
 	if (r != CUDA_SUCCESS)
 		goto physical;
 	r = hf_block_map(b);
@@ -246,7 +292,7 @@ CUresult hf_block_new(struct hf_block **out, uint64_t size, int device, uint32_t
 	*out = b;
 	return CUDA_SUCCESS;
 reservation:
-	real_cuMemAddressFree(b->va, b->size);
+	unreserve(b);
 physical:
 	real_cuMemRelease(b->handle);
 record:
@@ -259,7 +305,7 @@ void hf_block_drop(struct hf_block *b)
 	index_remove(b);
 	if (b->mapped)
 		real_cuMemUnmap(b->va, b->size);
-	real_cuMemAddressFree(b->va, b->size);
+	unreserve(b);
 	if (b->handle)
 		real_cuMemRelease(b->handle);
 	hf_page.bytes -= b->size;
@@ -484,6 +530,7 @@ void hf_forget_ctx(void *ctx)
 
 void hf_mem_fork_child(void)
 {
+	memset(&arena, 0, sizeof arena);
 	pthread_mutex_init(&hf_mem_lock, NULL);
 	/* The child owns none of the memory; what described it stays behind, unreachable but small. */
 	hf_blocks = NULL;

@@ -15,12 +15,13 @@
  *   sha256.c   SHA-256, by which cubins are known
  *   work.c     work in the form of records
  *   graph.c    what executable graphs consist of
+ *   range.c    ranges of the program that are recorded
  *   talk.c     the control thread: the conversation with the daemon
  *   park.c     threads that stand still while the driver is away
  *   fork.c     what a forked child inherits of the driver
  *   zshim.c    the wrappers (generated)
  *
- * Lock order: work, attach, graph, hf_ctx_lock, code, hf_mem_lock, tap, slot, caveat, box (the unnamed ones are static in the parts they are named
+ * Lock order: work, attach, range, graph, hf_ctx_lock, code, hf_mem_lock, tap, slot, caveat, box (the unnamed ones are static in the parts they are named
  * after; work, attach, caveat and box in talk.c, slot in gate.c). No lock is held while a thread waits at the gate or for an answer.
  * The real driver's functions are called through real_NAME only, never through an exported cu symbol.
  *
@@ -242,6 +243,7 @@ struct hf_block {
 	bool mapped;           /* our own mapping is in place */
 	bool keep;             /* allocated inside a capture: lives as long as the process */
 	bool idle;             /* pool: freed and ready for reuse */
+	bool placed;           /* its addresses are part of a larger reservation, which stays */
 	/* VMM */
 	uint32_t refs, maps;
 	CUmemAllocationProp prop; /* as the program asked */
@@ -315,6 +317,8 @@ void hf_modules_tell(void);
 
 /* ---- globals.c ---- (hf_mem_lock held, but for hf_global) */
 void hf_global(const char *call, uint32_t number, void *module, const char *name, CUdeviceptr va, uint64_t size); /* the program asked for it */
+/* Tells the recorder of every variable, calling f for it. */
+void hf_globals_each(void (*f)(CUdeviceptr p, uint64_t bytes, int device, void *arg), void *arg);
 void hf_globals_forget(void *module);
 void hf_globals_forget_ctx(void *ctx);
 CUresult hf_globals_save(void);    /* the program is frozen: variables to mirrors */
@@ -346,6 +350,8 @@ void hf_note_alloc(uint32_t kind, CUdeviceptr p, uint64_t bytes);
 void hf_note_map(CUdeviceptr va, uint64_t size, uint64_t offset);
 void hf_note_free(CUdeviceptr p, uint64_t bytes);
 void hf_note_blocks(void);    /* all memory */
+/* Calls f for every allocation and mapping, hf_mem_lock held. */
+void hf_blocks_each(void (*f)(CUdeviceptr p, uint64_t bytes, int device, void *arg), void *arg);
 void hf_tap_fork_prepare(void);
 void hf_tap_fork_parent(void);
 void hf_tap_fork_child(void);
@@ -371,6 +377,7 @@ uint32_t hf_image_kind(const void **image, uint64_t *size); /* sees through a wr
 struct hf_kernel *hf_kernel(void *handle);      /* with its parameters; NULL: out of memory */
 void hf_sha256(const void *data, uint64_t size, uint8_t digest[32]); /* shim_sha256.c */
 void hf_kernel_tell(struct hf_kernel *k);
+uint64_t hf_code_id(const void *handle);
 static inline void hf_kernel_told(struct hf_kernel *k)
 {
 	if (HF_UNLIKELY(__atomic_load_n(&k->told, __ATOMIC_ACQUIRE) != hf_tap_epoch))
@@ -403,6 +410,24 @@ void hf_graphs_tell_all(void);
 void hf_graph_fork_prepare(void);
 void hf_graph_fork_parent(void);
 void hf_graph_fork_child(void);
+
+/* ---- range.c ---- */
+extern volatile int hf_range_open; /* a range is being recorded */
+bool hf_range_wanted(void);      /* somebody records a range of this program, now or later */
+void hf_range_attached(void);    /* the recorder listens from now on */
+bool hf_range_on_host(uint64_t p);
+/* Before a copy from the host: what it takes. */
+void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height, uint64_t depth);
+void hf_order(uint32_t kind, void *stream, void *event); /* a call that orders work was made */
+static inline void hf_range_synced(CUresult r)
+{
+	if (HF_UNLIKELY(hf_range_open) && r == CUDA_SUCCESS)
+		hf_order(HF_ORDER_SYNCED, NULL, NULL);
+}
+void hf_work_host(uint32_t call, void *stream); /* work that the host does */
+void hf_range_fork_prepare(void);
+void hf_range_fork_parent(void);
+void hf_range_fork_child(void);
 
 /* ---- maps.c ---- */
 struct hf_mapping {

@@ -1486,6 +1486,7 @@ static void at_exit(void)
 static void fork_prepare(void)
 {
 	pthread_mutex_lock(&attach_lock);
+	hf_range_fork_prepare();
 	hf_graph_fork_prepare();
 	hf_code_fork_prepare();
 	pthread_mutex_lock(&hf_mem_lock);
@@ -1508,6 +1509,7 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&hf_mem_lock);
 	hf_code_fork_parent();
 	hf_graph_fork_parent();
+	hf_range_fork_parent();
 	pthread_mutex_unlock(&attach_lock);
 }
 
@@ -1521,6 +1523,7 @@ static void fork_child(void)
 	hf_tap_fork_child();
 	hf_code_fork_child();
 	hf_graph_fork_child();
+	hf_range_fork_child();
 	hf_mem_fork_child();
 	hf_pool_fork_child();
 	hf_vmm_fork_child();
@@ -1592,6 +1595,10 @@ void hf_attach(void)
 		if (traced) {
 			hf_depth++; /* what we ask the driver is not the program's */
 			const char *why = call_recorder();
+			/* Its memory is made as that of a held program, without a daemon: the recorder must be told of every byte. */
+			hf_attached = !why && hf_range_wanted();
+			if (!why)
+				hf_range_attached();
 			hf_depth--;
 			attach_state = UNHELD;
 			if (why)

@@ -333,20 +333,36 @@ void hf_note_free(CUdeviceptr p, uint64_t bytes)
 	hf_tap_end();
 }
 
-void hf_note_blocks(void)
+static void note_block(CUdeviceptr p, uint64_t bytes, int device, void *arg)
+{
+	const struct hf_block *b = hf_block_at(p);
+	(void)arg;
+	put_alloc(b->pool ? HF_MEM_ASYNC : HF_MEM_LINEAR, p, bytes, b->id, p - b->va, device);
+}
+
+static void own_blocks(void (*f)(CUdeviceptr, uint64_t, int, void *), void *arg)
 {
 	for (struct hf_block *b = hf_blocks; b && hf_tapped; b = b->next) {
 		if (b->kind == HF_KIND_VMM || b->kind == HF_KIND_MIRROR || b->idle)
 			continue;
-		uint32_t kind = b->pool ? HF_MEM_ASYNC : HF_MEM_LINEAR;
-		if (!b->slab) {
-			put_alloc(kind, b->va, b->asked, b->id, 0, b->device);
-			continue;
-		}
-		for (uint32_t i = 0; i < HF_UNITS; i++)
+		if (!b->slab)
+			f(b->va, b->asked, b->device, arg);
+		for (uint32_t i = 0; b->slab && i < HF_UNITS; i++)
 			if (b->slab->size[i])
-				put_alloc(kind, b->va + (uint64_t)i * HF_UNIT, b->slab->size[i], b->id, (uint64_t)i * HF_UNIT, b->device);
+				f(b->va + (uint64_t)i * HF_UNIT, b->slab->size[i], b->device, arg);
 	}
+}
+
+void hf_blocks_each(void (*f)(CUdeviceptr, uint64_t, int, void *), void *arg)
+{
+	own_blocks(f, arg);
+	for (size_t i = 0; i < hf_nmaps && hf_tapped; i++)
+		f(hf_maps[i]->va, hf_maps[i]->size, hf_maps[i]->b->device, arg);
+}
+
+void hf_note_blocks(void)
+{
+	own_blocks(note_block, NULL);
 	for (size_t i = 0; i < hf_nmaps && hf_tapped; i++)
 		put_alloc(HF_MEM_MAPPED, hf_maps[i]->va, hf_maps[i]->size, hf_maps[i]->b->id, hf_maps[i]->offset, hf_maps[i]->b->device);
 }

@@ -137,9 +137,25 @@ void hf_work_launch_ex(const void *config, void *f, void *params, void *extra, v
 
 /* ---- copies and sets ---- */
 
+/* A range is recorded: says which side is the host's where the call leaves it open, and what the copy takes from there. */
+static uint32_t copy_in_range(uint32_t flags, const struct hf_rec_copy *c, bool captured)
+{
+	if (flags & HF_REC_SET_FLAG)
+		return flags;
+	if (!(flags & (HF_REC_SRCHOST_FLAG | HF_REC_SRCARRAY_FLAG)) && hf_range_on_host(c->src))
+		flags |= HF_REC_SRCHOST_FLAG;
+	if (!(flags & (HF_REC_DSTHOST_FLAG | HF_REC_DSTARRAY_FLAG)) && hf_range_on_host(c->dst))
+		flags |= HF_REC_DSTHOST_FLAG;
+	if (flags & HF_REC_SRCHOST_FLAG && !(flags & HF_REC_DSTHOST_FLAG) && !captured && c->src)
+		hf_range_host_data((const void *)(uintptr_t)c->src, c->src_pitch, c->src_slice, c->width, c->height, c->depth);
+	return flags;
+}
+
 static void put_copy(uint32_t call, uint32_t flags, struct hf_rec_copy *from, void *stream)
 {
 	bool captured = hf_stream_captures(stream);
+	if (HF_UNLIKELY(hf_range_open))
+		flags = copy_in_range(flags, from, captured);
 	struct hf_asking a = hf_asks(!(flags & HF_REC_DSTHOST_FLAG), captured);
 	flags |= (captured ? HF_REC_CAPTURED_FLAG : 0) | (a.asks ? HF_REC_ASKS_FLAG : 0);
 	struct hf_rec_copy *c = hf_tap_begin(HF_REC_COPY, flags, sizeof *c);
@@ -243,6 +259,12 @@ void hf_work_other(uint32_t call, void *stream)
 	o->spare = 0;
 	o->stream = (uint64_t)(uintptr_t)stream;
 	hf_tap_end_work(a);
+}
+
+void hf_work_host(uint32_t call, void *stream)
+{
+	if (HF_UNLIKELY(hf_range_open))
+		hf_work_other(call, stream);
 }
 
 void hf_work_failed(CUresult r)

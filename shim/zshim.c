@@ -160,6 +160,7 @@ HF_EXPORT CUresult cuCtxSynchronize(void)
 	hf_wait_begin();
 	CUresult r = real_cuCtxSynchronize();
 	hf_wait_end();
+	hf_range_synced(r);
 	return r;
 }
 
@@ -168,6 +169,7 @@ HF_EXPORT CUresult cuCtxSynchronize_v2(void *ctx)
 	hf_wait_begin();
 	CUresult r = real_cuCtxSynchronize_v2(ctx);
 	hf_wait_end();
+	hf_range_synced(r);
 	return r;
 }
 
@@ -339,11 +341,61 @@ HF_EXPORT CUresult cuEGLStreamProducerDisconnect(void *conn)
 	return r;
 }
 
+HF_EXPORT CUresult cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
+{
+	if (hf_depth)
+		return real_cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+	return hf_cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+}
+
+HF_EXPORT CUresult cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
+{
+	if (hf_depth)
+		return real_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+	return hf_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+HF_EXPORT CUresult cuEventQuery(void *hEvent)
+{
+	if (hf_depth)
+		return real_cuEventQuery(hEvent);
+	return hf_cuEventQuery(hEvent);
+}
+
+HF_EXPORT CUresult cuEventRecord(void *hEvent, void *hStream)
+{
+	if (hf_depth)
+		return real_cuEventRecord(hEvent, hStream);
+	return hf_cuEventRecord(hEvent, HF_STREAM(hStream, CU_STREAM_LEGACY));
+}
+
+HF_EXPORT CUresult cuEventRecordWithFlags(void *hEvent, void *hStream, unsigned int flags)
+{
+	if (hf_depth)
+		return real_cuEventRecordWithFlags(hEvent, hStream, flags);
+	return hf_cuEventRecordWithFlags(hEvent, HF_STREAM(hStream, CU_STREAM_LEGACY), flags);
+}
+
+HF_EXPORT CUresult cuEventRecordWithFlags_ptsz(void *hEvent, void *hStream, unsigned int flags)
+{
+	if (hf_depth)
+		return real_cuEventRecordWithFlags_ptsz(hEvent, hStream, flags);
+	return hf_cuEventRecordWithFlags(hEvent, HF_STREAM(hStream, CU_STREAM_PER_THREAD), flags);
+}
+
+HF_EXPORT CUresult cuEventRecord_ptsz(void *hEvent, void *hStream)
+{
+	if (hf_depth)
+		return real_cuEventRecord_ptsz(hEvent, hStream);
+	return hf_cuEventRecord(hEvent, HF_STREAM(hStream, CU_STREAM_PER_THREAD));
+}
+
 HF_EXPORT CUresult cuEventSynchronize(void *hEvent)
 {
 	hf_wait_begin();
 	CUresult r = real_cuEventSynchronize(hEvent);
 	hf_wait_end();
+	hf_range_synced(r);
 	return r;
 }
 
@@ -1664,17 +1716,41 @@ HF_EXPORT CUresult cuLaunchGridAsync(void *f, int grid_width, int grid_height, v
 	return r;
 }
 
+static __attribute__((cold, noinline)) CUresult watched_cuLaunchHostFunc(void *hStream, void *fn, void *userData)
+{
+	hf_work_host(289, HF_STREAM(hStream, CU_STREAM_LEGACY));
+	CUresult r = real_cuLaunchHostFunc(hStream, fn, userData);
+	if (HF_UNLIKELY(r != CUDA_SUCCESS))
+		hf_work_failed(r);
+	hf_leave(hf_slot);
+	return r;
+}
+
 HF_EXPORT CUresult cuLaunchHostFunc(void *hStream, void *fn, void *userData)
 {
-	struct hf_slot *slot = hf_enter(289);
+	struct hf_slot *slot = hf_enter_work(289);
+	if (HF_UNLIKELY(!slot))
+		return watched_cuLaunchHostFunc(hStream, fn, userData);
 	CUresult r = real_cuLaunchHostFunc(hStream, fn, userData);
 	hf_leave(slot);
 	return r;
 }
 
+static __attribute__((cold, noinline)) CUresult watched_cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
+{
+	hf_work_host(289, HF_STREAM(hStream, CU_STREAM_PER_THREAD));
+	CUresult r = real_cuLaunchHostFunc_ptsz(hStream, fn, userData);
+	if (HF_UNLIKELY(r != CUDA_SUCCESS))
+		hf_work_failed(r);
+	hf_leave(hf_slot);
+	return r;
+}
+
 HF_EXPORT CUresult cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 {
-	struct hf_slot *slot = hf_enter(289);
+	struct hf_slot *slot = hf_enter_work(289);
+	if (HF_UNLIKELY(!slot))
+		return watched_cuLaunchHostFunc_ptsz(hStream, fn, userData);
 	CUresult r = real_cuLaunchHostFunc_ptsz(hStream, fn, userData);
 	hf_leave(slot);
 	return r;
@@ -4464,17 +4540,41 @@ HF_EXPORT CUresult cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void 
 	return r;
 }
 
+static __attribute__((cold, noinline)) CUresult watched_cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
+{
+	hf_work_host(240, HF_STREAM(hStream, CU_STREAM_LEGACY));
+	CUresult r = real_cuStreamAddCallback(hStream, callback, userData, flags);
+	if (HF_UNLIKELY(r != CUDA_SUCCESS))
+		hf_work_failed(r);
+	hf_leave(hf_slot);
+	return r;
+}
+
 HF_EXPORT CUresult cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
 {
-	struct hf_slot *slot = hf_enter(240);
+	struct hf_slot *slot = hf_enter_work(240);
+	if (HF_UNLIKELY(!slot))
+		return watched_cuStreamAddCallback(hStream, callback, userData, flags);
 	CUresult r = real_cuStreamAddCallback(hStream, callback, userData, flags);
 	hf_leave(slot);
 	return r;
 }
 
+static __attribute__((cold, noinline)) CUresult watched_cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
+{
+	hf_work_host(240, HF_STREAM(hStream, CU_STREAM_PER_THREAD));
+	CUresult r = real_cuStreamAddCallback_ptsz(hStream, callback, userData, flags);
+	if (HF_UNLIKELY(r != CUDA_SUCCESS))
+		hf_work_failed(r);
+	hf_leave(hf_slot);
+	return r;
+}
+
 HF_EXPORT CUresult cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
 {
-	struct hf_slot *slot = hf_enter(240);
+	struct hf_slot *slot = hf_enter_work(240);
+	if (HF_UNLIKELY(!slot))
+		return watched_cuStreamAddCallback_ptsz(hStream, callback, userData, flags);
 	CUresult r = real_cuStreamAddCallback_ptsz(hStream, callback, userData, flags);
 	hf_leave(slot);
 	return r;
@@ -4688,6 +4788,20 @@ HF_EXPORT CUresult cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 	return r;
 }
 
+HF_EXPORT CUresult cuStreamQuery(void *hStream)
+{
+	if (hf_depth)
+		return real_cuStreamQuery(hStream);
+	return hf_cuStreamQuery(HF_STREAM(hStream, CU_STREAM_LEGACY));
+}
+
+HF_EXPORT CUresult cuStreamQuery_ptsz(void *hStream)
+{
+	if (hf_depth)
+		return real_cuStreamQuery_ptsz(hStream);
+	return hf_cuStreamQuery(HF_STREAM(hStream, CU_STREAM_PER_THREAD));
+}
+
 HF_EXPORT CUresult cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	struct hf_slot *slot = hf_enter(254);
@@ -4709,6 +4823,7 @@ HF_EXPORT CUresult cuStreamSynchronize(void *hStream)
 	hf_wait_begin();
 	CUresult r = real_cuStreamSynchronize(hStream);
 	hf_wait_end();
+	hf_range_synced(r);
 	return r;
 }
 
@@ -4717,7 +4832,22 @@ HF_EXPORT CUresult cuStreamSynchronize_ptsz(void *hStream)
 	hf_wait_begin();
 	CUresult r = real_cuStreamSynchronize_ptsz(hStream);
 	hf_wait_end();
+	hf_range_synced(r);
 	return r;
+}
+
+HF_EXPORT CUresult cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
+{
+	if (hf_depth)
+		return real_cuStreamWaitEvent(hStream, hEvent, Flags);
+	return hf_cuStreamWaitEvent(HF_STREAM(hStream, CU_STREAM_LEGACY), hEvent, Flags);
+}
+
+HF_EXPORT CUresult cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
+{
+	if (hf_depth)
+		return real_cuStreamWaitEvent_ptsz(hStream, hEvent, Flags);
+	return hf_cuStreamWaitEvent(HF_STREAM(hStream, CU_STREAM_PER_THREAD), hEvent, Flags);
 }
 
 static __attribute__((cold, noinline)) CUresult watched_cuStreamWaitValue32(void *stream, CUdeviceptr addr, unsigned int value, unsigned int flags)
@@ -5556,13 +5686,13 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuEventCreate", 0, 260 },
 	{ "cuEventDestroy", 0, 265 },
 	{ "cuEventDestroy_v2", 0, 265 },
-	{ "cuEventElapsedTime", 0, 266 },
-	{ "cuEventElapsedTime_v2", 0, 266 },
-	{ "cuEventQuery", 0, 263 },
-	{ "cuEventRecord", 0, 261 },
-	{ "cuEventRecordWithFlags", 0, 262 },
-	{ "cuEventRecordWithFlags_ptsz", 0, 262 },
-	{ "cuEventRecord_ptsz", 0, 261 },
+	{ "cuEventElapsedTime", (void *)cuEventElapsedTime, 266 },
+	{ "cuEventElapsedTime_v2", (void *)cuEventElapsedTime_v2, 266 },
+	{ "cuEventQuery", (void *)cuEventQuery, 263 },
+	{ "cuEventRecord", (void *)cuEventRecord, 261 },
+	{ "cuEventRecordWithFlags", (void *)cuEventRecordWithFlags, 262 },
+	{ "cuEventRecordWithFlags_ptsz", (void *)cuEventRecordWithFlags_ptsz, 262 },
+	{ "cuEventRecord_ptsz", (void *)cuEventRecord_ptsz, 261 },
 	{ "cuEventSynchronize", (void *)cuEventSynchronize, 264 },
 	{ "cuExternalMemoryGetMappedBuffer", (void *)cuExternalMemoryGetMappedBuffer, 268 },
 	{ "cuExternalMemoryGetMappedMipmappedArray", (void *)cuExternalMemoryGetMappedMipmappedArray, 269 },
@@ -5998,8 +6128,8 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuStreamGetPriority_ptsz", 0, 234 },
 	{ "cuStreamIsCapturing", 0, 245 },
 	{ "cuStreamIsCapturing_ptsz", 0, 245 },
-	{ "cuStreamQuery", 0, 249 },
-	{ "cuStreamQuery_ptsz", 0, 249 },
+	{ "cuStreamQuery", (void *)cuStreamQuery, 249 },
+	{ "cuStreamQuery_ptsz", (void *)cuStreamQuery_ptsz, 249 },
 	{ "cuStreamSetAttribute", (void *)cuStreamSetAttribute, 254 },
 	{ "cuStreamSetAttribute_ptsz", (void *)cuStreamSetAttribute_ptsz, 254 },
 	{ "cuStreamSynchronize", (void *)cuStreamSynchronize, 250 },
@@ -6008,8 +6138,8 @@ const struct hf_symbol hf_symbols[HF_SYMBOLS] = {
 	{ "cuStreamUpdateCaptureDependencies_ptsz", 0, 247 },
 	{ "cuStreamUpdateCaptureDependencies_v2", 0, 247 },
 	{ "cuStreamUpdateCaptureDependencies_v2_ptsz", 0, 247 },
-	{ "cuStreamWaitEvent", 0, 239 },
-	{ "cuStreamWaitEvent_ptsz", 0, 239 },
+	{ "cuStreamWaitEvent", (void *)cuStreamWaitEvent, 239 },
+	{ "cuStreamWaitEvent_ptsz", (void *)cuStreamWaitEvent_ptsz, 239 },
 	{ "cuStreamWaitValue32", (void *)cuStreamWaitValue32, 255 },
 	{ "cuStreamWaitValue32_ptsz", (void *)cuStreamWaitValue32_ptsz, 255 },
 	{ "cuStreamWaitValue32_v2", (void *)cuStreamWaitValue32_v2, 255 },

@@ -3151,6 +3151,11 @@ CUresult hf_cuDevicePrimaryCtxReset(int dev);
 CUresult hf_cuDevicePrimaryCtxReset_v2(int dev);
 CUresult hf_cuDevicePrimaryCtxRetain(void *pctx, int dev);
 CUresult hf_cuDeviceSetMemPool(int dev, void *pool);
+CUresult hf_cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd);
+CUresult hf_cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd);
+CUresult hf_cuEventQuery(void *hEvent);
+CUresult hf_cuEventRecord(void *hEvent, void *hStream);
+CUresult hf_cuEventRecordWithFlags(void *hEvent, void *hStream, unsigned int flags);
 CUresult hf_cuGetProcAddress(void *symbol, void *pfn, int cudaVersion, unsigned long long flags);
 CUresult hf_cuGetProcAddress_v2(void *symbol, void *pfn, int cudaVersion, unsigned long long flags, void *symbolStatus);
 CUresult hf_cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams);
@@ -3232,5 +3237,7 @@ CUresult hf_cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *depen
 CUresult hf_cuStreamBeginCapture_v2(void *hStream, int mode);
 CUresult hf_cuStreamDestroy_v2(void *hStream);
 CUresult hf_cuStreamEndCapture(void *hStream, void *phGraph);
+CUresult hf_cuStreamQuery(void *hStream);
+CUresult hf_cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags);
 
 #endif

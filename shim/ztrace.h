@@ -21,6 +21,12 @@
 #define HF_REC_FAILED 14u
 #define HF_REC_READY 15u
 #define HF_REC_GRAPH_VERSION 16u
+#define HF_REC_DATA 17u
+#define HF_REC_RANGE 18u
+#define HF_REC_RANGE_END 19u
+#define HF_REC_VARIABLE 20u
+#define HF_REC_FUNCTION 21u
+#define HF_REC_ORDER 22u
 #define HF_REC_ASKS_FLAG 1u
 #define HF_REC_NODE_FLAG 2u
 #define HF_REC_CAPTURED_FLAG 4u
@@ -36,12 +42,17 @@
 #define HF_REC_INCOMPLETE_FLAG 8u
 #define HF_REC_OUTLINE_FLAG 8u
 #define HF_REC_ASSEMBLED_FLAG 16u
+#define HF_REC_WHOLE_FLAG 32u
+#define HF_REC_HOSTDATA_FLAG 8u
 #define HF_MEM_LINEAR 1u
 #define HF_MEM_ASYNC 2u
 #define HF_MEM_MAPPED 3u
 #define HF_MEM_MANAGED 4u
 #define HF_MEM_HOST 5u
 #define HF_MEM_GLOBAL 6u
+#define HF_ORDER_RECORDED 1u
+#define HF_ORDER_WAITS 2u
+#define HF_ORDER_SYNCED 3u
 
 struct hf_rec_module {
 	uint32_t size;
@@ -210,5 +221,61 @@ struct hf_rec_graph_version {
 	uint64_t handle;
 };
 _Static_assert(sizeof(struct hf_rec_graph_version) == 24, "layout");
+
+struct hf_rec_data {
+	uint32_t size;
+	uint16_t type, flags;
+	uint64_t addr;
+	uint32_t thread;
+	uint32_t bytes;
+};
+_Static_assert(sizeof(struct hf_rec_data) == 24, "layout");
+
+struct hf_rec_range {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t thread;
+	uint32_t nth;
+	uint32_t name;
+	uint32_t reason;
+};
+_Static_assert(sizeof(struct hf_rec_range) == 24, "layout");
+
+struct hf_rec_range_end {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t thread;
+	uint32_t spare;
+};
+_Static_assert(sizeof(struct hf_rec_range_end) == 16, "layout");
+
+struct hf_rec_variable {
+	uint32_t size;
+	uint16_t type, flags;
+	uint64_t module;
+	uint64_t addr;
+	uint64_t bytes;
+	uint32_t name;
+	uint32_t spare;
+};
+_Static_assert(sizeof(struct hf_rec_variable) == 40, "layout");
+
+struct hf_rec_function {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t kernel;
+	uint32_t attributes;
+};
+_Static_assert(sizeof(struct hf_rec_function) == 16, "layout");
+
+struct hf_rec_order {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t thread;
+	uint32_t kind;
+	uint64_t stream;
+	uint64_t event;
+};
+_Static_assert(sizeof(struct hf_rec_order) == 32, "layout");
 
 #endif

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,63 +77,80 @@ func (a *app) trace(ctx context.Context, f traceFlags, args []string) error {
 	if err != nil {
 		return notRunnable(args[0], err)
 	}
-	libs, err := unpackLibraries()
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
-	if kind == gpuSoft {
-		if _, err := client.SoftGPU.Start(ctx, a.runtimeDir()); err != nil {
-			return &exitError{exitHoldfast, err}
-		}
-	}
 	file, err := os.Create(f.out)
 	if err != nil {
 		return &exitError{exitHoldfast, err}
 	}
 	defer file.Close()
-	dir, err := os.MkdirTemp("", "holdfast-trace-") // 0700: for the same user only
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
-	defer os.RemoveAll(dir)
-	socket := filepath.Join(dir, "trace.sock")
-	l, err := wire.Listen(socket)
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
 	caches := func(pid int) []string { return tap.Caches(recorder.Environ(pid)) }
-	rec, err := recorder.New(file, caches, slog.New(slog.NewTextHandler(a.stderr,
-		&slog.HandlerOptions{Level: slog.LevelWarn})))
+	rec, err := recorder.New(file, caches, a.warnings())
 	if err != nil {
 		return &exitError{exitHoldfast, fmt.Errorf("%s: %w", f.out, err)}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() { served <- rec.Serve(ctx, l) }()
-
-	env := setEnv(os.Environ(), "HOLDFAST_DIR", a.runtimeDir())
-	env = setEnv(env, "HOLDFAST_GPU", kind)
-	env = setEnv(env, "HOLDFAST_TRACE", socket)
-	env = prependEnv(env, "LD_PRELOAD", libs.Shim)
-	if kind == gpuSoft {
-		env = prependEnv(env, "LD_LIBRARY_PATH", libs.SoftDir)
-	}
-	cmd := exec.Command(path, args[1:]...)
-	cmd.Args[0] = args[0]
-	cmd.Env = env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	status := a.attend(cmd, filepath.Base(path), kind)
-
-	cancel()
-	err = <-served
+	status, err := a.listenTo(ctx, listened{kind: kind, path: path, args: args}, rec.Serve)
 	list, finish := rec.Finish()
 	err = errors.Join(err, finish, file.Close())
 	if err != nil {
 		return &exitError{exitHoldfast, fmt.Errorf("%s: %w", f.out, err)}
 	}
 	return a.traced(f.out, rec.Bytes(), list, status)
+}
+
+func (a *app) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// A listened is a program that runs under a recorder.
+type listened struct {
+	kind, path string
+	args       []string          // the first is its name
+	env        map[string]string // beside what its shim needs
+}
+
+// listenTo runs a program whose taps serve reads. status is how the program ended, err what holdfast could not do.
+func (a *app) listenTo(ctx context.Context, p listened, serve func(context.Context, *net.UnixListener) error) (status, err error) {
+	libs, err := unpackLibraries()
+	if err != nil {
+		return nil, err
+	}
+	if p.kind == gpuSoft {
+		if _, err := client.SoftGPU.Start(ctx, a.runtimeDir()); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "holdfast-trace-") // 0700: for the same user only
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "trace.sock")
+	l, err := wire.Listen(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, l) }()
+
+	env := setEnv(os.Environ(), "HOLDFAST_DIR", a.runtimeDir())
+	env = setEnv(env, "HOLDFAST_GPU", p.kind)
+	env = setEnv(env, "HOLDFAST_TRACE", socket)
+	for key, value := range p.env {
+		env = setEnv(env, key, value)
+	}
+	env = prependEnv(env, "LD_PRELOAD", libs.Shim)
+	if p.kind == gpuSoft {
+		env = prependEnv(env, "LD_LIBRARY_PATH", libs.SoftDir)
+	}
+	cmd := exec.Command(p.path, p.args[1:]...)
+	cmd.Args[0] = p.args[0]
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	status = a.attend(cmd, filepath.Base(p.path), p.kind)
+	cancel()
+	return status, <-served
 }
 
 // traced says what was recorded, and where that is not all.

@@ -13,7 +13,6 @@ package recorder
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,13 +27,6 @@ import (
 	"holdfast/internal/tap"
 	"holdfast/internal/trace"
 	"holdfast/internal/wire"
-)
-
-// How long the recorder sleeps when a tap was empty: the program never wakes it, so that a launch makes no system call. At full speed a
-// ring lasts for some 20 000 launches.
-const (
-	shortNap = time.Millisecond
-	longNap  = 16 * time.Millisecond
 )
 
 // A Process is what was recorded of one process.
@@ -79,21 +71,11 @@ func New(w io.Writer, caches func(pid int) []string, log *slog.Logger) (*Recorde
 
 // Serve takes programs on l until ctx ends or l is closed.
 func (r *Recorder) Serve(ctx context.Context, l *net.UnixListener) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			return err
+	return serve(ctx, l, &r.wg, func(conn *wire.Conn) {
+		if err := r.record(conn); err != nil {
+			r.log.Warn("a program is not recorded to its end", "error", err)
 		}
-		r.wg.Go(func() {
-			if err := r.record(wire.NewConn(c)); err != nil {
-				r.log.Warn("a program is not recorded to its end", "error", err)
-			}
-		})
-	}
+	})
 }
 
 // Finish ends the recording of what still runs, looks for PTX that images do not hold, and ends the file. Serve has returned.
@@ -139,59 +121,15 @@ type session struct {
 
 // record attends one program to its end.
 func (r *Recorder) record(conn *wire.Conn) error {
-	defer conn.Close()
-	_, m, fds, err := conn.Recv()
-	if err != nil {
+	var s *session
+	out, err := attend(conn, r.stop, func(hello *wire.Hello, pid int) tap.Handler {
+		s = &session{r: r, p: r.begin(hello, pid)}
+		return s
+	})
+	if s == nil {
 		return err
 	}
-	defer wire.CloseAll(fds)
-	hello, ok := m.(*wire.Hello)
-	if !ok || len(fds) != 1 || hello.Flags != wire.HelloTrace || hello.Proto != wire.Version {
-		return fmt.Errorf("%v with %d descriptors, want HELLO (TRACE) of version %d", m.Type(), len(fds), wire.Version)
-	}
-	peer, err := conn.Peer()
-	if err != nil {
-		return err
-	}
-	pid := int(peer.Pid)
-	page, err := wire.MapPage(fds[0])
-	if err != nil {
-		return err
-	}
-	defer page.Close()
-	t, err := tap.New()
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	s := &session{r: r, p: r.begin(hello, pid)}
-	if err := conn.Send(0, &wire.Welcome{Proto: wire.Version}); err != nil {
-		return err
-	}
-	if err := conn.Send(1, &wire.Tap{Flags: wire.TapRecord}, t.FD()); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() { // it says nothing but DONE and BYE
-		defer close(ended)
-		for {
-			_, m, fds, err := conn.Recv()
-			if err != nil {
-				return
-			}
-			wire.CloseAll(fds)
-			if _, ok := m.(*wire.Bye); ok {
-				s.p.Clean = true
-			}
-		}
-	}()
-	err = s.drain(t, ended)
-	t.Stop()
-	conn.Close()
-	<-ended
-	s.p.Err = err
-	s.p.Counted = page.Read()
-	s.p.Waits, s.p.Waited = t.Waits()
+	s.p.Clean, s.p.Counted, s.p.Waits, s.p.Waited, s.p.Err = out.clean, out.counted, out.waits, out.waited, err
 	exit := &trace.Exit{Launches: s.p.Counted.Launches, Graphs: s.p.Counted.Graphs, Copies: s.p.Counted.Copies, Waits: s.p.Waits, Waited: s.p.Waited}
 	if s.p.Clean {
 		exit.Flags = trace.Clean
@@ -216,34 +154,6 @@ func (r *Recorder) begin(h *wire.Hello, pid int) *Process {
 	r.dirs = append(r.dirs, dirs...)
 	r.fail(r.w.Write(p.Number, rec))
 	return p
-}
-
-// drain reads until the program or the recording has ended, and then what is left.
-func (s *session) drain(t *tap.Reader, ended <-chan struct{}) error {
-	nap, timer := shortNap, time.NewTimer(0)
-	defer timer.Stop()
-	for last := false; ; {
-		n, err := t.Read(s)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			nap = shortNap
-			continue
-		}
-		if last {
-			return nil
-		}
-		timer.Reset(nap)
-		select {
-		case <-ended:
-			last = true
-		case <-s.r.stop:
-			last = true
-		case <-timer.C:
-			nap = min(2*nap, longNap)
-		}
-	}
 }
 
 // Record implements tap.Handler.

@@ -35,6 +35,8 @@ type Handler interface {
 type Module struct {
 	trace.Image
 	PTX [][]byte // the text of each of Image.Texts; at most maxPTX bytes in all
+	// Whole is the image as it was loaded, if the program tells that; then there is no PTX here.
+	Whole []byte
 	// Err says why its PTX could not be read, although there may be some.
 	Err error
 }
@@ -120,8 +122,12 @@ func (a *assembly) record(rec trace.Record, raw []byte, h Handler) error {
 		if a.module != nil {
 			return fmt.Errorf("%w: module %d begins within module %d", ErrBroken, rec.ID, a.module.ID)
 		}
-		if rec.Code > trace.MaxText {
-			return fmt.Errorf("%w: module %d: %d bytes of code, limit %d", ErrBroken, rec.ID, rec.Code, trace.MaxText)
+		limit := uint64(trace.MaxText)
+		if rec.Flags&trace.Whole != 0 {
+			limit = maxWhole
+		}
+		if rec.Code > limit {
+			return fmt.Errorf("%w: module %d: %d bytes of code, limit %d", ErrBroken, rec.ID, rec.Code, limit)
 		}
 		a.module, a.code = rec, nil
 	case *trace.Code:
@@ -148,6 +154,10 @@ func open(t *trace.Module, code []byte) *Module {
 		Kind: t.Kind, Call: t.Call}}
 	if len(code) == 0 {
 		m.Digest = t.Digest
+		return m
+	}
+	if t.Flags&trace.Whole != 0 {
+		m.Digest, m.Whole = sha256.Sum256(code), code
 		return m
 	}
 	if t.Flags&trace.Assembled != 0 {
@@ -185,6 +195,9 @@ func open(t *trace.Module, code []byte) *Module {
 	}
 	return m
 }
+
+// maxWhole bounds an image that is told whole. The fat binaries of libraries are some hundred megabytes.
+const maxWhole = 2 << 30
 
 // maxPTX bounds the PTX of one module. It may be compressed, and a few kilobytes stand for the largest text many times
 // over.

@@ -53,6 +53,21 @@ func Append(b []byte, r Record) ([]byte, error) {
 		fixed = rawFailed{r.Thread, r.Result}
 	case *Ready:
 		fixed = rawReady{}
+	case *Data:
+		flags, fixed, tail = r.Flags, rawData{r.Addr, r.Thread, n(len(r.Bytes))}, r.Bytes
+	case *Range:
+		fixed = rawRange{r.Thread, r.Nth, n(len(r.Name)), n(len(r.Reason))}
+		tail = append([]byte(r.Name), r.Reason...)
+	case *RangeEnd:
+		fixed = rawRangeEnd{Thread: r.Thread}
+	case *Variable:
+		fixed, tail = rawVariable{r.Module, r.Addr, r.Bytes, n(len(r.Name)), 0}, []byte(r.Name)
+	case *Function:
+		fixed, tail = rawFunction{r.Kernel, n(len(r.Attributes))}, words(r.Attributes)
+	case *Order:
+		flags, fixed = r.Flags, rawOrder{r.Thread, r.Kind, r.Stream, r.Event}
+	case *After:
+		fixed, tail = rawAfter{Works: n(len(r.Works))}, words(r.Works)
 	case *Program:
 		var args []byte
 		for _, a := range r.Args {
@@ -96,4 +111,11 @@ func Append(b []byte, r Record) ([]byte, error) {
 	binary.LittleEndian.PutUint16(b[start+4:], uint16(r.Type()))
 	binary.LittleEndian.PutUint16(b[start+6:], flags)
 	return b, nil
+}
+
+func words(list []uint32) (b []byte) {
+	for _, v := range list {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
 }

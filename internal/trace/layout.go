@@ -29,12 +29,20 @@ const (
 	TypeReady       Type = 15
 
 	TypeGraphVersion Type = 16
-	TypeProgram      Type = 32
-	TypeText         Type = 33
-	TypeImage        Type = 34
-	TypeFound        Type = 35
-	TypeExit         Type = 36
-	TypeEnd          Type = 37
+	TypeData         Type = 17
+	TypeRange        Type = 18
+	TypeRangeEnd     Type = 19
+	TypeVariable     Type = 20
+	TypeFunction     Type = 21
+	TypeOrder        Type = 22
+
+	TypeProgram Type = 32
+	TypeText    Type = 33
+	TypeImage   Type = 34
+	TypeFound   Type = 35
+	TypeExit    Type = 36
+	TypeEnd     Type = 37
+	TypeAfter   Type = 38
 )
 
 // Limits.
@@ -64,6 +72,8 @@ const (
 	Outline      uint16 = 1 << 3 // Module: CODE is not the image, only what tells it from others
 	Assembled    uint16 = 1 << 4 // Module: of a cubin, CODE is the PTX that its assembler left in it
 	Clean        uint16 = 1 << 3 // Exit: the program ended by itself
+	Whole        uint16 = 1 << 5 // Module: CODE is the whole image, of whatever kind
+	HostData     uint16 = 1 << 3 // Data: what the next copy of the thread reads on the host, not what the device has
 )
 
 // A record begins with a header: u32 size (of the record, header included, a multiple of 8), u16 type, u16 flags. These
@@ -174,6 +184,38 @@ type (
 	rawReady struct {
 		Spare uint64
 	}
+	rawData struct {
+		Addr   uint64
+		Thread uint32
+		Bytes  uint32 // then: the bytes
+	}
+	rawRange struct {
+		Thread uint32
+		Nth    uint32
+		Name   uint32 // bytes; then: name, reason
+		Reason uint32 // bytes
+	}
+	rawRangeEnd struct {
+		Thread uint32
+		Spare  uint32
+	}
+	rawVariable struct {
+		Module uint64
+		Addr   uint64
+		Bytes  uint64
+		Name   uint32 // bytes, which follow
+		Spare  uint32
+	}
+	rawFunction struct {
+		Kernel     uint32
+		Attributes uint32 // then: u32 each
+	}
+	rawOrder struct {
+		Thread uint32
+		Kind   uint32
+		Stream uint64
+		Event  uint64
+	}
 	rawProgram struct {
 		Start  uint64
 		PID    uint32
@@ -218,14 +260,17 @@ type (
 	rawEnd struct {
 		Spare uint64
 	}
+	rawAfter struct {
+		Works uint32 // then: u32 each
+		Spare uint32
+	}
 )
 
 func layouts() []any {
-	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{},
-		rawCopy{}, rawGraph{},
-		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{},
-		rawProgram{}, rawText{}, rawImage{}, rawFound{},
-		rawExit{}, rawEnd{}}
+	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{}, rawCopy{},
+		rawGraph{}, rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{},
+		rawGraphVersion{}, rawData{}, rawRange{}, rawRangeEnd{}, rawVariable{}, rawFunction{}, rawOrder{},
+		rawProgram{}, rawText{}, rawImage{}, rawFound{}, rawExit{}, rawEnd{}, rawAfter{}}
 }
 
 // typeNames are what Type.String says.
@@ -233,8 +278,10 @@ var typeNames = []string{
 	TypeModule: "module", TypeCode: "code", TypeUnload: "unload", TypeKernel: "kernel", TypeAlloc: "alloc",
 	TypeFree: "free", TypeLaunch: "launch", TypeCopy: "copy", TypeGraph: "graph", TypeGraphEnd: "graph end",
 	TypeGraphLaunch: "graph launch", TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed",
-	TypeReady: "ready", TypeGraphVersion: "graph version", TypeProgram: "program", TypeText: "text", TypeImage: "image",
-	TypeFound: "found", TypeExit: "exit", TypeEnd: "end",
+	TypeReady: "ready", TypeGraphVersion: "graph version", TypeData: "data", TypeRange: "range",
+	TypeRangeEnd: "range end", TypeVariable: "variable", TypeFunction: "function", TypeOrder: "order",
+	TypeProgram: "program", TypeText: "text", TypeImage: "image", TypeFound: "found", TypeExit: "exit",
+	TypeEnd: "end", TypeAfter: "after",
 }
 
 // String is the record's name, as in "launch".
@@ -263,10 +310,9 @@ func CHeader() []byte {
 		name string
 		bit  uint16
 	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams},
-		{"PROGRAMMATIC", Programmatic},
-		{"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost}, {"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray},
-		{"NOLAYOUT", NoLayout},
-		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}} {
+		{"PROGRAMMATIC", Programmatic}, {"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost},
+		{"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout}, {"INCOMPLETE", Incomplete},
+		{"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {
@@ -275,6 +321,12 @@ func CHeader() []byte {
 	}{{"LINEAR", MemLinear}, {"ASYNC", MemAsync}, {"MAPPED", MemMapped}, {"MANAGED", MemManaged}, {"HOST", MemHost},
 		{"GLOBAL", MemGlobal}} {
 		p("#define HF_MEM_%s %du\n", k.name, k.kind)
+	}
+	for _, o := range []struct {
+		name string
+		kind uint32
+	}{{"RECORDED", EventRecorded}, {"WAITS", StreamWaits}, {"SYNCED", HostSynced}} {
+		p("#define HF_ORDER_%s %du\n", o.name, o.kind)
 	}
 	for _, l := range layouts() {
 		t, name := typeOf(l)

@@ -179,6 +179,60 @@ type Failed struct {
 // Ready says that all that there was when the tap began has been told.
 type Ready struct{}
 
+// Data is what memory holds: of the device at a range's beginning, or (HostData) what the next copy of the thread takes from the host,
+// its rows one behind the other; Addr counts from 0 then.
+type Data struct {
+	Flags  uint16
+	Addr   uint64
+	Thread uint32
+	Bytes  []byte
+}
+
+// Range says that a range of the program begins that is to be recorded. All device memory follows as Data, and the variables that the
+// program knows, before the next piece of work. With a Reason it cannot be recorded.
+type Range struct {
+	Thread uint32
+	Nth    uint32 // of those with this name, from 1
+	Name   string
+	Reason string
+}
+
+// RangeEnd ends the Range.
+type RangeEnd struct{ Thread uint32 }
+
+// Variable is a variable of a module that the program has asked for; what it holds follows as Data.
+type Variable struct {
+	Module uint64
+	Addr   uint64
+	Bytes  uint64
+	Name   string
+}
+
+// Function is what the driver says of a kernel: attributes as cuFuncGetAttribute numbers them, from 0. ^0: it does not say.
+type Function struct {
+	Kernel     uint32
+	Attributes []uint32
+}
+
+// Kinds of Order.
+const (
+	EventRecorded uint32 = 1 // Event comes after all that Stream has got
+	StreamWaits   uint32 = 2 // what Stream gets from now on comes after Event
+	HostSynced    uint32 = 3 // the host has waited: all that comes from now on may rest on all that came before
+)
+
+// Order is a call that orders work.
+type Order struct {
+	Flags  uint16 // Captured
+	Thread uint32
+	Kind   uint32
+	Stream uint64
+	Event  uint64
+}
+
+// After stands before a piece of work in a recording: the pieces of work that are complete before it begins, by their number from 0.
+type After struct{ Works []uint32 }
+
 // Program begins the records of a process. All its blocks carry the same number.
 type Program struct {
 	Start   uint64 // of the process, clock ticks since boot
@@ -255,6 +309,13 @@ func (*GraphFree) Type() Type    { return TypeGraphFree }
 func (*Other) Type() Type        { return TypeOther }
 func (*Failed) Type() Type       { return TypeFailed }
 func (*Ready) Type() Type        { return TypeReady }
+func (*Data) Type() Type         { return TypeData }
+func (*Range) Type() Type        { return TypeRange }
+func (*RangeEnd) Type() Type     { return TypeRangeEnd }
+func (*Variable) Type() Type     { return TypeVariable }
+func (*Function) Type() Type     { return TypeFunction }
+func (*Order) Type() Type        { return TypeOrder }
+func (*After) Type() Type        { return TypeAfter }
 func (*Program) Type() Type      { return TypeProgram }
 func (*Text) Type() Type         { return TypeText }
 func (*Image) Type() Type        { return TypeImage }
@@ -297,6 +358,13 @@ func (s *body) dim() [3]uint32 { return [3]uint32{s.u32(), s.u32(), s.u32()} }
 func (s *body) digest() (d Digest) {
 	copy(d[:], s.take(uint64(len(d))))
 	return d
+}
+
+func (s *body) words(n uint32) (list []uint32) {
+	for b := s.take(4 * uint64(n)); len(b) > 0; b = b[4:] {
+		list = append(list, binary.LittleEndian.Uint32(b))
+	}
+	return list
 }
 
 // Size is how long the record at the beginning of b is, header included; 0 and no error: b is shorter than that.
@@ -411,6 +479,36 @@ func (s *body) record(t Type, flags uint16) Record {
 	case TypeReady:
 		s.u64()
 		return &Ready{}
+	case TypeData:
+		r := &Data{Flags: flags, Addr: s.u64(), Thread: s.u32()}
+		n := s.u32()
+		r.Bytes = s.take(uint64(n))
+		return r
+	case TypeRange:
+		r := &Range{Thread: s.u32(), Nth: s.u32()}
+		name, reason := s.u32(), s.u32()
+		r.Name, r.Reason = string(s.take(uint64(name))), string(s.take(uint64(reason)))
+		return r
+	case TypeRangeEnd:
+		r := &RangeEnd{Thread: s.u32()}
+		s.u32()
+		return r
+	case TypeVariable:
+		r := &Variable{Module: s.u64(), Addr: s.u64(), Bytes: s.u64()}
+		n := s.u32()
+		s.u32()
+		r.Name = string(s.take(uint64(n)))
+		return r
+	case TypeFunction:
+		r := &Function{Kernel: s.u32()}
+		r.Attributes = s.words(s.u32())
+		return r
+	case TypeOrder:
+		return &Order{Flags: flags, Thread: s.u32(), Kind: s.u32(), Stream: s.u64(), Event: s.u64()}
+	case TypeAfter:
+		n := s.u32()
+		s.u32()
+		return &After{Works: s.words(n)}
 	case TypeProgram:
 		r := &Program{Start: s.u64(), PID: s.u32(), PPID: s.u32(), GPU: s.u32(), Driver: s.u32()}
 		name, exe, args, devices := s.u32(), s.u32(), s.u32(), s.u32()

@@ -41,6 +41,7 @@ var built struct {
 	why                     string // what is missing
 	holdfast, train, teller string
 	vecadd, storm, cache    string
+	infer                   string
 }
 
 // inner says that a process is the one that runs the tests.
@@ -123,8 +124,8 @@ func prepare() string {
 	built.holdfast = filepath.Join(root, "bin/holdfast")
 	built.train = filepath.Join(root, "build/examples/train")
 	built.vecadd = filepath.Join(root, "build/examples/vecadd")
-	for _, f := range []string{built.holdfast, built.train, built.vecadd,
-		filepath.Join(root, "libexec/holdfast/criu")} {
+	built.infer = filepath.Join(root, "build/examples/infer")
+	for _, f := range []string{built.holdfast, built.train, built.vecadd, built.infer, filepath.Join(root, "libexec/holdfast/criu")} {
 		if _, err := os.Stat(f); err != nil {
 			return fmt.Sprintf("%v: run make build examples criu", err)
 		}

@@ -32,6 +32,8 @@ func record(s shimSymbol, stream string) string {
 		return fmt.Sprintf(launches[list], stream)
 	case "graph":
 		return fmt.Sprintf("hf_work_graph(%s, %s)", list, stream)
+	case "host":
+		return fmt.Sprintf("hf_work_host(%d, %s)", s.f.Op, stream)
 	case "other":
 		return fmt.Sprintf("hf_work_other(%d, %s)", s.f.Op, stream)
 	case "copy":
@@ -246,7 +248,7 @@ func wrapper(p func(string, ...any), s shimSymbol) {
 		handArgs = streamArgs(s.s, "HF_STREAM(%s, CU_STREAM_LEGACY)")
 	}
 	if s.f.Calm {
-		p("\thf_wait_begin();\n\tCUresult r = %s(%s);\n\thf_wait_end();\n\treturn r;\n}\n", target, args)
+		p("\thf_wait_begin();\n\tCUresult r = %s(%s);\n\thf_wait_end();\n\thf_range_synced(r);\n\treturn r;\n}\n", target, args)
 		return
 	}
 	if !s.f.Gated {

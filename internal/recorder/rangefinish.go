@@ -1,0 +1,217 @@
+package recorder
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"holdfast/internal/recording"
+	"holdfast/internal/trace"
+)
+
+// What staging memory is aligned to, and its parts.
+const (
+	stagingAlign = 2 << 20
+	portAlign    = 512
+)
+
+// finish makes the manifest. The range is over.
+func (s *rangeSession) finish() {
+	s.phase = complete
+	m := &recording.Manifest{
+		Arch: s.arch(), Code: []recording.Code{}, Driver: int(s.hello.Driver), Kernels: []recording.Kernel{}, Program: s.args,
+		Software: s.hello.GPU != 0, Variables: []recording.Variable{}, Warnings: []string{},
+	}
+	m.Memory = s.regions()
+	s.r.mu.Lock() // the writer's
+	defer s.r.mu.Unlock()
+	if err := s.entry(m); err != nil {
+		s.err = err
+		s.r.errs = append(s.r.errs, err)
+		return
+	}
+	m.Warnings = append(m.Warnings, s.warnings...)
+	s.manifest = m
+}
+
+// regions is the memory of the recording: what was there, and what came where nothing was.
+func (s *rangeSession) regions() []recording.Region {
+	out := []recording.Region{}
+	for i := range s.live {
+		l := &s.live[i]
+		b := l.w.Finish()
+		out = append(out, recording.Region{Addr: recording.Addr(l.Addr), Bytes: int64(l.Bytes), Class: recording.Live, Contents: &b})
+	}
+	slices.SortFunc(s.made, func(a, b recording.Span) int { return cmp.Compare(a.Addr, b.Addr) })
+	at := recording.Addr(0) // up to here made memory is dealt with
+	for _, m := range s.made {
+		from, to := max(m.Addr, at), m.Addr+recording.Addr(m.Bytes)
+		at = max(at, to)
+		for i := range s.live {
+			lo, hi := recording.Addr(s.live[i].Addr), recording.Addr(s.live[i].Addr+s.live[i].Bytes)
+			if hi <= from || lo >= to {
+				continue
+			}
+			if lo > from {
+				out = append(out, recording.Region{Addr: from, Bytes: int64(lo - from), Class: recording.Scratch})
+			}
+			from = min(max(from, hi), to)
+		}
+		if from < to {
+			out = append(out, recording.Region{Addr: from, Bytes: int64(to - from), Class: recording.Scratch})
+		}
+	}
+	slices.SortFunc(out, func(a, b recording.Region) int { return cmp.Compare(a.Addr, b.Addr) })
+	return out
+}
+
+// entry makes the one entry of the manifest.
+func (s *rangeSession) entry(m *recording.Manifest) error {
+	e := recording.Entry{Name: s.name, Inputs: []recording.Port{}, Outputs: []recording.Port{}}
+	m.Staging.Addr = stagingAlign
+	if n := len(m.Memory); n > 0 {
+		last := m.Memory[n-1]
+		m.Staging.Addr = (last.Addr + recording.Addr(last.Bytes) + 2*stagingAlign - 1) / stagingAlign * stagingAlign
+	}
+	c := &coder{s: s, m: m, modules: map[uint64]*module{}, kernels: map[uint32]int{}}
+	number := s.numbers()
+	var out []byte
+	var err error
+	for i, w := range s.works {
+		if w.dropped {
+			continue
+		}
+		if after := s.after(number, i); len(after) > 0 {
+			if out, err = trace.Append(out, &trace.After{Works: after}); err != nil {
+				return fmt.Errorf("work %d comes after %d others: %w", number[i], len(after), err)
+			}
+		}
+		var rec trace.Record
+		if rec, err = s.encode(m, &e, c, w); err != nil {
+			return err
+		}
+		if out, err = trace.Append(out, rec); err != nil {
+			return err
+		}
+	}
+	if len(e.Inputs)+len(e.Outputs) == 0 {
+		return fmt.Errorf("range %q: no copy brings anything to the device or from it: have the range around the copies, too", s.name)
+	}
+	if err := c.variables(); err != nil {
+		return err
+	}
+	if err := unused(s.r.in, len(e.Inputs), "input"); err != nil {
+		return err
+	}
+	if err := unused(s.r.out, len(e.Outputs), "output"); err != nil {
+		return err
+	}
+	m.Staging.Bytes = (m.Staging.Bytes + stagingAlign - 1) / stagingAlign * stagingAlign
+	e.Work = s.r.w.Put(out)
+	m.Entries = []recording.Entry{e}
+	return nil
+}
+
+func unused(hints []Hint, n int, what string) error {
+	if len(hints) > n {
+		return fmt.Errorf("%d %ss are named, the range has %d", len(hints), what, n)
+	}
+	return nil
+}
+
+// numbers gives the work that ran its numbers.
+func (s *rangeSession) numbers() []uint32 {
+	out := make([]uint32, len(s.works))
+	n := uint32(0)
+	for i, w := range s.works {
+		out[i] = n
+		if !w.dropped {
+			n++
+		}
+	}
+	return out
+}
+
+// after is what work i comes after, by its numbers. What did not run is replaced by what it came after.
+func (s *rangeSession) after(number []uint32, i int) []uint32 {
+	var out []uint32
+	seen := map[int]bool{}
+	var add func(list []int)
+	add = func(list []int) {
+		for _, a := range list {
+			switch {
+			case seen[a]:
+			case s.works[a].dropped:
+				seen[a] = true
+				add(s.works[a].after)
+			default:
+				seen[a] = true
+				out = append(out, number[a])
+			}
+		}
+	}
+	add(s.works[i].after)
+	slices.Sort(out)
+	return out
+}
+
+// encode is a piece of work as it stands in the recording.
+func (s *rangeSession) encode(m *recording.Manifest, e *recording.Entry, c *coder, w *rangeWork) (trace.Record, error) {
+	if w.launch != nil {
+		e.Launches++
+		k, err := c.kernel(w.kernel)
+		if err != nil {
+			return nil, err
+		}
+		need := uint32(0)
+		for _, p := range w.kernel.Params {
+			need = max(need, p.Offset+p.Size)
+		}
+		params := w.launch.Params
+		if uint32(len(params)) < need {
+			return nil, fmt.Errorf("kernel %s: %d bytes of parameters, it has %d", w.kernel.Name, len(params), need)
+		}
+		cluster := w.launch.Cluster
+		if cluster == [3]uint32{} {
+			cluster = [3]uint32{1, 1, 1}
+		}
+		return &trace.Launch{Flags: w.launch.Flags & trace.Cooperative, Kernel: k, Shared: w.launch.Shared, Grid: w.launch.Grid,
+			Block: w.launch.Block, Cluster: cluster, Params: params[:need]}, nil
+	}
+	t := &trace.Copy{Flags: w.copy.Flags & trace.Set, Dst: w.copy.Dst, DstPitch: w.copy.DstPitch, Src: w.copy.Src, SrcPitch: w.copy.SrcPitch,
+		Width: w.copy.Width, Height: w.copy.Height, Depth: 1}
+	switch {
+	case w.input != nil:
+		p := s.port(m, s.r.in, "in", len(e.Inputs), t)
+		b := s.r.w.Put(w.input)
+		p.Recorded = &b
+		e.Inputs = append(e.Inputs, p)
+		t.Src, t.SrcPitch = uint64(p.Addr), t.Width
+	case w.output:
+		p := s.port(m, s.r.out, "out", len(e.Outputs), t)
+		e.Outputs = append(e.Outputs, p)
+		t.Dst, t.DstPitch = uint64(p.Addr), t.Width
+	}
+	if t.Flags&trace.Set != 0 {
+		e.Sets++
+	} else {
+		e.Copies++
+	}
+	return t, nil
+}
+
+// port gives an input or output its place in staging memory.
+func (s *rangeSession) port(m *recording.Manifest, hints []Hint, prefix string, n int, t *trace.Copy) recording.Port {
+	bytes := int64(t.Width * t.Height)
+	p := recording.Port{Addr: m.Staging.Addr + recording.Addr(m.Staging.Bytes), Bytes: bytes, DType: "uint8", Name: fmt.Sprintf("%s%d", prefix, n),
+		Shape: []int{int(bytes)}}
+	m.Staging.Bytes += (bytes + portAlign - 1) / portAlign * portAlign
+	if n < len(hints) {
+		h := hints[n]
+		p.Name = h.Name
+		if h.DType != "" {
+			p.DType, p.Shape = h.DType, h.Shape
+		}
+	}
+	return p
+}

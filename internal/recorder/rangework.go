@@ -1,0 +1,224 @@
+package recorder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"holdfast/internal/recording"
+	"holdfast/internal/trace"
+)
+
+// work takes the records that traces have too.
+func (s *rangeSession) work(rec trace.Record) {
+	thread, flags, isWork := workOf(rec)
+	if s.phase == contents {
+		s.enter()
+	}
+	if s.phase != inside || s.err != nil {
+		s.state.Apply(rec)
+		return
+	}
+	if f, ok := rec.(*trace.Failed); ok {
+		for _, w := range s.latest[f.Thread] {
+			w.dropped = true
+		}
+		return
+	}
+	if a, ok := rec.(*trace.Alloc); ok {
+		s.allocated(a)
+	}
+	s.state.Apply(rec)
+	if !isWork || flags&trace.Node != 0 {
+		return
+	}
+	delete(s.latest, thread)
+	if flags&trace.Captured != 0 {
+		return
+	}
+	from := len(s.works)
+	switch rec := rec.(type) {
+	case *trace.Launch:
+		s.launch(rec, streamOf(rec.Stream, thread))
+	case *trace.Copy:
+		s.copy(rec, streamOf(rec.Stream, thread), thread)
+	case *trace.GraphLaunch:
+		s.graph(rec, streamOf(rec.Stream, thread))
+	case *trace.Other:
+		s.fail("%s within the range: it cannot be replayed", s.call(rec.Call))
+	}
+	s.latest[thread] = s.works[from:len(s.works):len(s.works)]
+	delete(s.pending, thread)
+}
+
+func workOf(rec trace.Record) (thread uint32, flags uint16, ok bool) {
+	switch rec := rec.(type) {
+	case *trace.Launch:
+		return rec.Thread, rec.Flags, true
+	case *trace.Copy:
+		return rec.Thread, rec.Flags, true
+	case *trace.GraphLaunch:
+		return rec.Thread, rec.Flags, true
+	case *trace.Other:
+		return rec.Thread, rec.Flags, true
+	}
+	return 0, 0, false
+}
+
+func (s *rangeSession) call(n uint32) string {
+	if name := s.r.calls[n]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("driver call %d", n)
+}
+
+// allocated takes note of memory that comes within the range. It may have been somebody else's a moment ago, and how its users are
+// ordered is between them and the host.
+func (s *rangeSession) allocated(a *trace.Alloc) {
+	const most = 1 << 48 // bytes; no GPU has more addresses
+	switch {
+	case a.Kind == trace.MemHost, a.Kind == trace.MemGlobal, a.Bytes == 0:
+	case a.Bytes > most || a.Addr > most:
+		s.fail("memory at %#x (%d bytes): no such addresses", a.Addr, a.Bytes)
+	case a.Kind == trace.MemManaged:
+		s.fail("managed memory at %#x (%d bytes): what the host does with it is not seen; use device memory and copies", a.Addr, a.Bytes)
+	default:
+		s.made = append(s.made, recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(a.Bytes)})
+		s.order.everything()
+	}
+}
+
+func (s *rangeSession) add(w *rangeWork, on stream) {
+	_, w.after = s.order.add(on)
+	s.works = append(s.works, w)
+}
+
+func (s *rangeSession) launch(l *trace.Launch, on stream) {
+	k := s.state.Kernel(l.Kernel)
+	switch {
+	case k == nil:
+		s.fail("a launch within the range is of a kernel that is not known")
+		return
+	case l.Flags&trace.NoParams != 0 || k.Flags&trace.NoLayout != 0:
+		s.fail("kernel %s: what its parameters are is not known", k.Name)
+		return
+	}
+	s.checkPointers(k, l.Params)
+	s.add(&rangeWork{launch: l, kernel: k}, on)
+}
+
+// checkPointers refuses launches that are given what a replay does not have: memory of the host, and variables whose address depends on
+// where the driver puts their module.
+func (s *rangeSession) checkPointers(k *trace.Kernel, params []byte) {
+	for at := 0; at+8 <= len(params); at += 4 {
+		v := binary.LittleEndian.Uint64(params[at:])
+		a := s.state.At(v)
+		switch {
+		case a == nil:
+		case a.Kind == trace.MemHost:
+			s.fail("kernel %s is given host memory (%#x, byte %d of its parameters): copy it to the device first", k.Name, v, at)
+		case a.Kind == trace.MemGlobal:
+			s.fail("kernel %s is given the address of a variable of a module (%#x, byte %d of its parameters), which is another in a replay",
+				k.Name, v, at)
+		}
+	}
+}
+
+func (s *rangeSession) onDevice(addr uint64) bool {
+	a := s.state.At(addr)
+	return a != nil && a.Kind != trace.MemHost
+}
+
+func (s *rangeSession) isVariable(addr uint64) bool {
+	a := s.state.At(addr)
+	return a != nil && a.Kind == trace.MemGlobal
+}
+
+func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
+	call := s.call(c.Call)
+	if c.Width == 0 || c.Height == 0 || c.Depth == 0 {
+		return
+	}
+	if hi, area := bits.Mul64(c.Width, c.Height); hi != 0 || area > 1<<40 || c.Depth > 1<<16 {
+		s.fail("%s of %d × %d × %d bytes", call, c.Width, c.Height, c.Depth)
+		return
+	}
+	if !strings.HasPrefix(call, "cuMemcpy") && !strings.HasPrefix(call, "cuMemset") && !strings.HasPrefix(call, "cuGraphAddMem") {
+		s.fail("%s within the range: it cannot be replayed", call)
+		return
+	}
+	if c.Flags&(trace.DstArray|trace.SrcArray) != 0 {
+		s.fail("%s within the range: CUDA arrays cannot be replayed", call)
+		return
+	}
+	fromHost := c.Flags&trace.Set == 0 && (c.Flags&trace.SrcHost != 0 || !s.onDevice(c.Src))
+	toHost := c.Flags&trace.DstHost != 0 || c.Flags&trace.Set == 0 && !s.onDevice(c.Dst)
+	switch {
+	case toHost && c.Flags&trace.Set != 0:
+		s.fail("%s of host memory within the range: it cannot be replayed", call)
+	case toHost && fromHost:
+		s.warn("%s from host to host memory: a replay does not do it", call)
+	case fromHost:
+		s.input(c, on, thread)
+	case toHost:
+		s.outputs++
+		s.slices(c, on, func(w *rangeWork, _ uint64) { w.output = true })
+		s.order.everything() // the host may look at it, and act upon it, without any call
+	case s.isVariable(c.Dst) || c.Flags&trace.Set == 0 && s.isVariable(c.Src):
+		s.fail("%s of a variable of a module within the range: its address is another in a replay", call)
+	default:
+		s.slices(c, on, nil)
+	}
+}
+
+func (s *rangeSession) input(c *trace.Copy, on stream, thread uint32) {
+	want := c.Width * c.Height * c.Depth
+	var data []byte
+	if list := s.pending[thread]; len(list) > 0 {
+		data, s.pending[thread] = list[0], list[1:]
+	}
+	if uint64(len(data)) != want {
+		s.fail("%s: %d of the %d bytes that it takes from the host are known", s.call(c.Call), len(data), want)
+		return
+	}
+	if s.outputs > 0 {
+		s.warn("a copy to the device comes after one to the host: if the program computes one from the other, a replay on other input is not the program's")
+	}
+	s.slices(c, on, func(w *rangeWork, z uint64) { w.input = data[z*c.Width*c.Height:][:c.Width*c.Height] })
+}
+
+// slices makes a piece of work of each slice of a copy.
+func (s *rangeSession) slices(c *trace.Copy, on stream, more func(w *rangeWork, z uint64)) {
+	for z := range c.Depth {
+		one := *c
+		one.Dst, one.Depth = c.Dst+z*c.DstSlice, 1
+		if c.Flags&trace.Set == 0 {
+			one.Src += z * c.SrcSlice
+		}
+		w := &rangeWork{copy: &one}
+		if more != nil {
+			more(w, z)
+		}
+		s.add(w, on)
+	}
+}
+
+// graph puts the nodes of a graph one behind the other, in the order in which they were told: one that they may run in.
+func (s *rangeSession) graph(l *trace.GraphLaunch, on stream) {
+	g := s.state.Graph(l.Graph)
+	if g == nil || !g.Done || g.Flags&trace.Incomplete != 0 {
+		s.fail("a graph that is launched within the range: what it consists of is not known")
+		return
+	}
+	for _, rec := range g.Work {
+		switch rec := rec.(type) {
+		case *trace.Launch:
+			s.launch(rec, on)
+		case *trace.Copy:
+			s.copy(rec, on, l.Thread)
+		default:
+			s.fail("a graph that is launched within the range has a node that cannot be replayed (host function, memory, semaphore, event or condition)")
+		}
+	}
+}

@@ -1,0 +1,362 @@
+// Package replay runs recordings (package recording) on an engine: memory at the addresses of the recording, its contents, the code that
+// ran, and the work in words. Inputs are put where the recording's copies take them from, outputs are where they leave them.
+//
+// The package must not import anything of this module but recording, trace and engine: a replayer is small.
+package replay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"holdfast/internal/engine"
+	"holdfast/internal/recording"
+	"holdfast/internal/trace"
+)
+
+// A Player is one entry of a recording: first what is read of it, then, on a backend, ready to run.
+type Player struct {
+	Entry *recording.Entry
+	Times Times
+
+	f       *recording.File
+	work    []recording.Work
+	images  map[*recording.Image][]byte // until they are loaded
+	b       engine.Backend
+	program engine.Program
+	codes   []engine.Code
+}
+
+// Times is how long the parts of a start took.
+type Times struct {
+	Read    time.Duration `json:"read"`    // work and code; beside whatever else the caller does
+	Memory  time.Duration `json:"memory"`  // mapped and filled
+	Code    time.Duration `json:"code"`    // loaded
+	Prepare time.Duration `json:"prepare"` // work made ready
+}
+
+// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened meanwhile.
+func Read(f *recording.File, entry string) (*Player, error) {
+	begun := time.Now()
+	e, err := f.Manifest.Entry(entry)
+	if err != nil {
+		return nil, err
+	}
+	p := &Player{Entry: e, f: f, images: map[*recording.Image][]byte{}}
+	if p.work, err = f.Work(e); err != nil {
+		return nil, err
+	}
+	var blobs []recording.Blob
+	var parts [][]byte
+	for _, c := range f.Manifest.Code {
+		for i := range c.Images {
+			blobs = append(blobs, c.Images[i].Contents)
+			parts = append(parts, make([]byte, c.Images[i].Contents.Bytes))
+			p.images[&c.Images[i]] = parts[len(parts)-1]
+		}
+	}
+	err = f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
+	p.Times.Read = time.Since(begun)
+	return p, err
+}
+
+// Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
+func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
+	p, err := Read(f, entry)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Load(b)
+}
+
+// Load does so with what was read.
+func (p *Player) Load(b engine.Backend) error {
+	p.b = b
+	for _, step := range []struct {
+		do   func() error
+		took *time.Duration
+	}{{p.memory, &p.Times.Memory}, {p.code, &p.Times.Code}, {p.prepare, &p.Times.Prepare}} {
+		begun := time.Now()
+		if err := step.do(); err != nil {
+			p.Close()
+			return err
+		}
+		*step.took = time.Since(begun)
+	}
+	return nil
+}
+
+// spans is the memory of a recording in units of the engine.
+func spans(m *recording.Manifest) []recording.Span {
+	var out []recording.Span
+	add := func(addr recording.Addr, bytes int64) {
+		const unit = engine.Granularity
+		from := addr / unit * unit
+		to := (addr + recording.Addr(bytes) + unit - 1) / unit * unit
+		if n := len(out) - 1; n >= 0 && out[n].Addr+recording.Addr(out[n].Bytes) >= from {
+			out[n].Bytes = max(out[n].Bytes, int64(to-out[n].Addr))
+			return
+		}
+		out = append(out, recording.Span{Addr: from, Bytes: int64(to - from)})
+	}
+	list := slices.Clone(m.Memory)
+	if m.Staging.Bytes > 0 {
+		list = append(list, recording.Region{Addr: m.Staging.Addr, Bytes: m.Staging.Bytes})
+	}
+	slices.SortFunc(list, func(a, b recording.Region) int { return cmp.Compare(a.Addr, b.Addr) })
+	for _, r := range list {
+		add(r.Addr, r.Bytes)
+	}
+	return out
+}
+
+func (p *Player) memory() error {
+	m, info := p.f.Manifest, p.b.Info()
+	total := uint64(0)
+	list := spans(m)
+	for _, s := range list {
+		total += uint64(s.Bytes)
+	}
+	if info.Memory > 0 && total > info.Memory {
+		return fmt.Errorf("the recording needs %d bytes of device memory, %s has %d", total, info.Name, info.Memory)
+	}
+	for _, s := range list {
+		if err := p.b.Map(uint64(s.Addr), uint64(s.Bytes)); err != nil {
+			return fmt.Errorf("the recording's memory at %v (%d bytes): %w", s.Addr, s.Bytes, err)
+		}
+	}
+	return p.fill(true)
+}
+
+// fill writes the contents that there were when the range began, and the inputs that came in then.
+func (p *Player) fill(inputs bool) error {
+	var blobs []recording.Blob
+	var at []uint64
+	for _, r := range p.f.Manifest.Memory {
+		if r.Contents != nil {
+			blobs, at = append(blobs, *r.Contents), append(at, uint64(r.Addr))
+		}
+	}
+	for _, in := range p.Entry.Inputs {
+		if inputs && in.Recorded != nil {
+			blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
+		}
+	}
+	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { return p.b.Write(at[i]+uint64(offset), b) })
+}
+
+// code loads the code and puts its variables.
+func (p *Player) code() error {
+	m := p.f.Manifest
+	for i := range m.Code {
+		g, err := p.image(&m.Code[i])
+		if err != nil {
+			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
+		}
+		c, err := p.b.Load(p.images[g])
+		if err != nil {
+			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
+		}
+		p.codes = append(p.codes, c)
+	}
+	p.images = nil
+	return p.variables()
+}
+
+func (p *Player) kernelOf(code int) string {
+	for _, k := range p.f.Manifest.Kernels {
+		if k.Code == code {
+			return k.Name
+		}
+	}
+	return "of none"
+}
+
+// image is the image that the backend can run: machine code for its architecture, else PTX.
+func (p *Player) image(c *recording.Code) (*recording.Image, error) {
+	info := p.b.Info()
+	var have []string
+	for i := range c.Images {
+		g := &c.Images[i]
+		have = append(have, fmt.Sprintf("%s for sm_%d", g.Kind, g.Arch))
+		switch {
+		case g.Kind == recording.Cubin && info.Cubin && g.Arch/10 == info.Arch/10 && g.Arch <= info.Arch:
+			return g, nil
+		case g.Kind == recording.PTX && info.PTX && g.Arch <= info.Arch:
+			return g, nil
+		}
+	}
+	what := "machine code"
+	switch {
+	case info.PTX && info.Cubin:
+		what = "machine code or PTX"
+	case info.PTX:
+		what = "PTX"
+	}
+	return nil, fmt.Errorf("%s runs %s for sm_%d, the recording has %v: record it on such a GPU, or replay it with another backend",
+		info.Name, what, info.Arch, have)
+}
+
+func (p *Player) variables() error {
+	for _, v := range p.f.Manifest.Variables {
+		addr, size, err := p.codes[v.Code].Symbol(v.Name)
+		if err != nil {
+			return fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		if size != uint64(v.Contents.Bytes) {
+			return fmt.Errorf("variable %s: %d bytes in the recording, %d in its code", v.Name, v.Contents.Bytes, size)
+		}
+		b, err := p.f.Read(v.Contents)
+		if err == nil {
+			err = p.b.Write(addr, b)
+		}
+		if err != nil {
+			return fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Player) prepare() error {
+	kernels, err := p.kernels()
+	if err != nil {
+		return err
+	}
+	p.program, err = p.b.Prepare(words(p.work, kernels))
+	return err
+}
+
+// kernels are those of the manifest. What the code says of their parameters must be what the recording says.
+func (p *Player) kernels() ([]engine.Kernel, error) {
+	var out []engine.Kernel
+	for _, k := range p.f.Manifest.Kernels {
+		e, err := p.codes[k.Code].Kernel(k.Name)
+		if err != nil {
+			return nil, err
+		}
+		same := slices.EqualFunc(e.Params(), k.Params, func(a engine.Param, b recording.Param) bool {
+			return int(a.Offset) == b.Offset && int(a.Size) == b.Size
+		})
+		if !same {
+			return nil, fmt.Errorf("kernel %s: its parameters are %v in the code, %v in the recording", k.Name, e.Params(), k.Params)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// words puts each piece of work into the first word in which all that it comes after is complete.
+func words(work []recording.Work, kernels []engine.Kernel) []engine.Word {
+	level := make([]int, len(work))
+	var out []engine.Word
+	for i, w := range work {
+		for _, a := range w.After {
+			level[i] = max(level[i], level[a]+1)
+		}
+		for len(out) <= level[i] {
+			out = append(out, engine.Word{})
+		}
+		to := &out[level[i]]
+		to.Ops = append(to.Ops, opOf(w, kernels))
+	}
+	return out
+}
+
+func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
+	if l := w.Launch; l != nil {
+		cluster := l.Cluster
+		if cluster == [3]uint32{1, 1, 1} {
+			cluster = [3]uint32{}
+		}
+		return engine.Op{Launch: &engine.Launch{Kernel: kernels[l.Kernel], Grid: l.Grid, Block: l.Block, Cluster: cluster, Shared: l.Shared,
+			Params: l.Params, Cooperative: l.Flags&trace.Cooperative != 0}}
+	}
+	c := w.Copy
+	if c.Flags&trace.Set != 0 {
+		return engine.Op{Set: &engine.Set{Dst: c.Dst, Pitch: c.DstPitch, Width: c.Width / c.SrcPitch, Height: c.Height, Value: uint32(c.Src),
+			Size: int(c.SrcPitch)}}
+	}
+	return engine.Op{Copy: &engine.Copy{Dst: c.Dst, Src: c.Src, DstPitch: c.DstPitch, SrcPitch: c.SrcPitch, Width: c.Width, Height: c.Height}}
+}
+
+// Port finds an input or output by its name.
+func Port(ports []recording.Port, name string) (*recording.Port, error) {
+	var names []string
+	for i := range ports {
+		if ports[i].Name == name {
+			return &ports[i], nil
+		}
+		names = append(names, ports[i].Name)
+	}
+	return nil, fmt.Errorf("no %q; there are %v", name, names)
+}
+
+// SetInput gives an input its bytes. One that is given none has those of the recording.
+func (p *Player) SetInput(name string, b []byte) error {
+	in, err := Port(p.Entry.Inputs, name)
+	if err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	if int64(len(b)) != in.Bytes {
+		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
+	}
+	return p.b.Write(uint64(in.Addr), b)
+}
+
+// Output reads what the last run has left in an output.
+func (p *Player) Output(name string) ([]byte, error) {
+	out, err := Port(p.Entry.Outputs, name)
+	if err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	b := make([]byte, out.Bytes)
+	return b, p.b.Read(uint64(out.Addr), b)
+}
+
+// Run does what was recorded once more, with memory as the last run has left it.
+func (p *Player) Run(timeout time.Duration) error { return p.program.Run(timeout) }
+
+// Reset puts memory and variables back to what they were when the range began. Inputs stay as they are.
+func (p *Player) Reset() error {
+	for _, r := range p.f.Manifest.Memory {
+		if r.Contents == nil {
+			continue
+		}
+		if err := p.zero(r); err != nil {
+			return err
+		}
+	}
+	if err := p.fill(false); err != nil {
+		return err
+	}
+	return p.variables()
+}
+
+// zero clears the chunks of a region that have no contents in the file: fill writes the others.
+func (p *Player) zero(r recording.Region) error {
+	for i, c := range r.Contents.Chunks {
+		if c != recording.Zero {
+			continue
+		}
+		at := int64(i) * recording.ChunkSize
+		if err := p.b.Write(uint64(r.Addr)+uint64(at), make([]byte, min(recording.ChunkSize, r.Bytes-at))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close lets go of what Load made on the backend, but for its memory.
+func (p *Player) Close() error {
+	var all []error
+	if p.program != nil {
+		all = append(all, p.program.Close())
+	}
+	for _, c := range p.codes {
+		all = append(all, c.Close())
+	}
+	p.program, p.codes = nil, nil
+	return errors.Join(all...)
+}

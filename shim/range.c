@@ -1,0 +1,388 @@
+/*
+ * Ranges of the program that are to be recorded (holdfast record): how they come by NVTX, and what is told of them beside work: what memory
+ * holds when one begins, what copies bring from the host, and which calls order work.
+ *
+ * NVTX, https://github.com/NVIDIA/NVTX: the header of a program loads the library that NVTX_INJECTION64_PATH names and calls its
+ * InitializeInjectionNvtx2 (c/include/nvtx3/nvtxDetail/nvtxInit.h); the declarations here are those of nvtxDetail/nvtxTypes.h and
+ * nvToolsExt.h there, reduced to what is needed. Ranges of domains other than the default one are not ours.
+ */
+#include "shim.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE (32u << 10)     /* of contents, in a record */
+#define STAGE (1u << 20)      /* read from the device at once */
+#define PATIENCE 60000000000u /* until all calls have ended and the device is idle */
+
+volatile int hf_range_open;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char wanted[256];
+static unsigned long nth, seen;
+static bool pending;               /* it began before there was anybody to tell */
+static uint64_t started;           /* the start/end range that is open, 0: it is a push/pop range */
+static uint32_t owner;             /* of a push/pop range: the thread */
+static uint64_t last_started;
+
+static void read_environment(void)
+{
+	const char *name = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH");
+	if (name && *name && strlen(name) < sizeof wanted) {
+		snprintf(wanted, sizeof wanted, "%s", name);
+		nth = which ? strtoul(which, NULL, 10) : 1;
+	}
+}
+
+bool hf_range_wanted(void)
+{
+	pthread_once(&once, read_environment);
+	return wanted[0] != 0;
+}
+
+/* ---- contents ---- */
+
+static bool put_data(uint32_t flags, uint64_t addr, const void *from, size_t n)
+{
+	struct hf_rec_data *d = hf_tap_begin(HF_REC_DATA, flags, sizeof *d + n);
+	if (!d)
+		return false;
+	d->addr = addr;
+	d->thread = hf_thread();
+	d->bytes = (uint32_t)n;
+	memcpy(d + 1, from, n);
+	hf_tap_end();
+	return true;
+}
+
+struct telling { uint8_t *stage; int device; void *ctx; CUresult bad; CUdeviceptr at; };
+
+static void tell_memory(CUdeviceptr p, uint64_t bytes, int device, void *arg)
+{
+	struct telling *t = arg;
+	if (device != t->device) {
+		if (t->ctx)
+			hf_pop();
+		t->ctx = hf_push_any(t->device = device);
+	}
+	for (uint64_t done = 0; done < bytes && t->bad == CUDA_SUCCESS;) {
+		size_t n = bytes - done < STAGE ? bytes - done : STAGE;
+		t->bad = real_cuMemcpyDtoH_v2(t->stage, p + done, n);
+		t->at = p + done;
+		for (size_t i = 0; i < n && t->bad == CUDA_SUCCESS; i += PIECE)
+			if (!put_data(0, p + done + i, t->stage + i, n - i < PIECE ? n - i : PIECE))
+				return; /* nobody listens any more */
+		done += n;
+	}
+}
+
+void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height, uint64_t depth)
+{
+	uint64_t at = 0;
+	for (uint64_t z = 0; z < depth; z++)
+		for (uint64_t y = 0; y < height; y++)
+			for (uint64_t x = 0; x < width; x += PIECE) {
+				size_t n = width - x < PIECE ? width - x : PIECE;
+				if (!put_data(HF_REC_HOSTDATA_FLAG, at, (const uint8_t *)from + z * slice + y * pitch + x, n))
+					return;
+				at += n;
+			}
+}
+
+/* CU_POINTER_ATTRIBUTE_MEMORY_TYPE; the driver knows no pageable memory. */
+bool hf_range_on_host(uint64_t p)
+{
+	unsigned type = 0;
+	return real_cuPointerGetAttribute(&type, 2, p) != CUDA_SUCCESS || type == 1;
+}
+
+/* ---- order ---- */
+
+void hf_order(uint32_t kind, void *stream, void *event)
+{
+	uint32_t flags = kind != HF_ORDER_SYNCED && hf_stream_captures(stream) ? HF_REC_CAPTURED_FLAG : 0;
+	struct hf_rec_order *o = hf_tap_begin(HF_REC_ORDER, flags, sizeof *o);
+	if (!o)
+		return;
+	o->thread = hf_thread();
+	o->kind = kind;
+	o->stream = (uint64_t)(uintptr_t)stream;
+	o->event = (uint64_t)(uintptr_t)event;
+	hf_tap_end();
+}
+
+static CUresult ordered(CUresult r, uint32_t kind, void *stream, void *event)
+{
+	if (HF_UNLIKELY(hf_range_open) && r == CUDA_SUCCESS)
+		hf_order(kind, stream, event);
+	return r;
+}
+
+CUresult hf_cuEventRecord(void *event, void *stream)
+{
+	return ordered(real_cuEventRecord(event, stream), HF_ORDER_RECORDED, stream, event);
+}
+
+CUresult hf_cuEventRecordWithFlags(void *event, void *stream, unsigned int flags)
+{
+	return ordered(real_cuEventRecordWithFlags(event, stream, flags), HF_ORDER_RECORDED, stream, event);
+}
+
+CUresult hf_cuStreamWaitEvent(void *stream, void *event, unsigned int flags)
+{
+	return ordered(real_cuStreamWaitEvent(stream, event, flags), HF_ORDER_WAITS, stream, event);
+}
+
+/* Those that say that something is complete. */
+CUresult hf_cuStreamQuery(void *stream) { return ordered(real_cuStreamQuery(stream), HF_ORDER_SYNCED, NULL, NULL); }
+CUresult hf_cuEventQuery(void *event) { return ordered(real_cuEventQuery(event), HF_ORDER_SYNCED, NULL, NULL); }
+
+CUresult hf_cuEventElapsedTime(void *ms, void *start, void *end)
+{
+	return ordered(real_cuEventElapsedTime(ms, start, end), HF_ORDER_SYNCED, NULL, NULL);
+}
+
+CUresult hf_cuEventElapsedTime_v2(void *ms, void *start, void *end)
+{
+	return ordered(real_cuEventElapsedTime_v2(ms, start, end), HF_ORDER_SYNCED, NULL, NULL);
+}
+
+/* ---- beginning and end ---- */
+
+static bool put_range(const char *why)
+{
+	size_t name = strlen(wanted), reason = why ? strlen(why) : 0;
+	struct hf_rec_range *r = hf_tap_begin(HF_REC_RANGE, 0, sizeof *r + name + reason);
+	if (!r)
+		return false;
+	r->thread = hf_thread();
+	r->nth = (uint32_t)seen;
+	r->name = (uint32_t)name;
+	r->reason = (uint32_t)reason;
+	memcpy(r + 1, wanted, name);
+	if (reason)
+		memcpy((char *)(r + 1) + name, why, reason);
+	hf_tap_end();
+	return true;
+}
+
+/* The gate is closed and all is idle: tells what memory holds. */
+static void tell_all(char *why, size_t room)
+{
+	struct telling t = { malloc(STAGE), -1, NULL, CUDA_SUCCESS, 0 };
+	if (!put_range(NULL) || !t.stage) {
+		snprintf(why, room, "there is no memory to copy through");
+		free(t.stage);
+		return;
+	}
+	pthread_mutex_lock(&hf_mem_lock);
+	hf_blocks_each(tell_memory, &t);
+	hf_globals_each(tell_memory, &t);
+	pthread_mutex_unlock(&hf_mem_lock);
+	if (t.ctx)
+		hf_pop();
+	free(t.stage);
+	if (t.bad != CUDA_SUCCESS)
+		snprintf(why, room, "cuMemcpyDtoH from 0x%llx: error %d", t.at, t.bad);
+}
+
+/* With the lock held. */
+static void begin(void)
+{
+	char why[256] = "";
+	void *what;
+	uint32_t n;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of the program meets the closed gate in this thread */
+	uint64_t deadline = hf_now() + PATIENCE;
+	const char *busy = NULL;
+	hf_depth++;
+	if (hf_captures())
+		snprintf(why, sizeof why, "a stream is being captured when it begins");
+	else if ((busy = hf_gate_close(deadline)))
+		snprintf(why, sizeof why, "%s does not end", busy);
+	else if (hf_sync_all(deadline, &what, &n) != CUDA_SUCCESS)
+		snprintf(why, sizeof why, "the device does not become idle");
+	else
+		tell_all(why, sizeof why);
+	if (*why)
+		put_range(why);
+	else
+		hf_range_open = 1;
+	hf_gate_open();
+	hf_depth--;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static bool ours(const char *name) { return name && hf_range_wanted() && !strcmp(name, wanted); }
+
+/* A range of our name begins; whether it is the one that is recorded. */
+static bool range_begins(uint64_t id)
+{
+	bool taken = false;
+	pthread_mutex_lock(&lock);
+	if (++seen == nth && hf_depth == 0) {
+		taken = true;
+		owner = hf_thread();
+		started = id;
+		if (hf_tapped)
+			begin();
+		else
+			pending = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return taken;
+}
+
+static void range_ends(void)
+{
+	pthread_mutex_lock(&lock);
+	pending = false;
+	if (hf_range_open) {
+		hf_range_open = 0;
+		struct hf_rec_range_end *e = hf_tap_begin(HF_REC_RANGE_END, 0, sizeof *e);
+		if (e) {
+			e->thread = hf_thread();
+			e->spare = 0;
+			hf_tap_end();
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void hf_range_attached(void)
+{
+	pthread_mutex_lock(&lock);
+	if (pending)
+		begin();
+	pending = false;
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- NVTX ---- */
+
+typedef void (*function)(void);
+struct nvtx_callbacks { size_t size; int (*table)(int module, function ***out, unsigned *n); }; /* NvtxExportTableCallbacks */
+struct nvtx_attributes { /* nvtxEventAttributes_v2 */
+	uint16_t version, size;
+	uint32_t category;
+	int32_t color_type;
+	uint32_t color;
+	int32_t payload_type, reserved0;
+	uint64_t payload;
+	int32_t message_type, reserved1;
+	const void *message;
+};
+enum { CALLBACKS = 1 };                                      /* NvtxExportTableID */
+enum { CORE = 1, CORE2 = 5 };                                /* NvtxCallbackModule */
+enum { START_EX = 4, START_A, START_W, END, PUSH_EX, PUSH_A, PUSH_W, POP }; /* NvtxCallbackIdCore */
+enum { DOMAIN_START_EX = 2, DOMAIN_END, DOMAIN_PUSH_EX, DOMAIN_POP, REGISTER_A = 10, REGISTER_W, CREATE_A, CREATE_W }; /* NvtxCallbackIdCore2 */
+enum { ASCII = 1, REGISTERED = 3 };                          /* nvtxMessageType_t */
+
+static __thread int level;         /* push/pop ranges of the default domain that are open */
+static __thread int ours_at = -1;  /* the level of the one that is recorded */
+
+static const char *message(const struct nvtx_attributes *a)
+{
+	if (!a || a->size < sizeof *a)
+		return NULL;
+	return a->message_type == ASCII || a->message_type == REGISTERED ? a->message : NULL; /* REGISTERED: see register_a */
+}
+
+static int push(const char *name)
+{
+	if (ours(name) && range_begins(0))
+		ours_at = level;
+	return level++;
+}
+
+static int pop(void)
+{
+	if (level == 0)
+		return -2; /* NVTX_NO_PUSH_POP_TRACKING */
+	if (--level == ours_at) {
+		ours_at = -1;
+		range_ends();
+	}
+	return level;
+}
+
+static uint64_t start(const char *name)
+{
+	uint64_t id = __atomic_add_fetch(&last_started, 1, __ATOMIC_RELAXED);
+	if (ours(name))
+		range_begins(id);
+	return id;
+}
+
+static void end(uint64_t id)
+{
+	if (id && __atomic_load_n(&started, __ATOMIC_RELAXED) == id)
+		range_ends();
+}
+
+static uint64_t start_ex(const struct nvtx_attributes *a) { return start(message(a)); }
+static uint64_t start_a(const char *name) { return start(name); }
+static uint64_t start_w(const void *name) { (void)name; return start(NULL); }
+static int push_ex(const struct nvtx_attributes *a) { return push(message(a)); }
+static int push_w(const void *name) { (void)name; return push(NULL); }
+static uint64_t domain_start_ex(void *domain, const struct nvtx_attributes *a) { return domain ? 0 : start(message(a)); }
+static void domain_end(void *domain, uint64_t id) { if (!domain) end(id); }
+static int domain_push_ex(void *domain, const struct nvtx_attributes *a) { return domain ? 0 : push(message(a)); }
+static int domain_pop(void *domain) { return domain ? 0 : pop(); }
+static void *register_a(void *domain, const char *text) { (void)domain; return text ? strdup(text) : NULL; }
+static void *register_w(void *domain, const void *text) { (void)domain; (void)text; return strdup(""); }
+/* Any handle but that of the default domain. */
+static void *create(const void *name) { (void)name; static char domain; return &domain; }
+
+static void take(function **table, unsigned n, unsigned at, function f)
+{
+	if (at < n && table[at])
+		*table[at] = f;
+}
+
+HF_EXPORT int InitializeInjectionNvtx2(const void *(*get)(uint32_t));
+HF_EXPORT int InitializeInjectionNvtx2(const void *(*get)(uint32_t))
+{
+	const struct nvtx_callbacks *c = hf_range_wanted() ? get(CALLBACKS) : NULL;
+	function **t = NULL;
+	unsigned n = 0;
+	if (!c || c->size < sizeof *c || !c->table(CORE, &t, &n) || !t)
+		return 0;
+	take(t, n, START_EX, (function)start_ex);
+	take(t, n, START_A, (function)start_a);
+	take(t, n, START_W, (function)start_w);
+	take(t, n, END, (function)end);
+	take(t, n, PUSH_EX, (function)push_ex);
+	take(t, n, PUSH_A, (function)push);
+	take(t, n, PUSH_W, (function)push_w);
+	take(t, n, POP, (function)pop);
+	if (!c->table(CORE2, &t, &n) || !t)
+		return 1;
+	take(t, n, DOMAIN_START_EX, (function)domain_start_ex);
+	take(t, n, DOMAIN_END, (function)domain_end);
+	take(t, n, DOMAIN_PUSH_EX, (function)domain_push_ex);
+	take(t, n, DOMAIN_POP, (function)domain_pop);
+	take(t, n, REGISTER_A, (function)register_a);
+	take(t, n, REGISTER_W, (function)register_w);
+	take(t, n, CREATE_A, (function)create);
+	take(t, n, CREATE_W, (function)create);
+	return 1;
+}
+
+/* ---- fork ---- */
+
+void hf_range_fork_prepare(void) { pthread_mutex_lock(&lock); }
+void hf_range_fork_parent(void) { pthread_mutex_unlock(&lock); }
+void hf_range_fork_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	hf_range_open = 0;
+	pending = false;
+	seen = 0;
+	level = 0;
+	ours_at = -1;
+}
