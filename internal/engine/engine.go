@@ -15,7 +15,7 @@ import (
 // Granularity is what addresses and sizes of Map are multiples of.
 const Granularity = 2 << 20
 
-// A Backend is one GPU and an address space on it. Its methods are for one goroutine at a time.
+// A Backend is one GPU and an address space on it. Its methods are for one goroutine at a time, but for Load where Info says so.
 type Backend interface {
 	// Info says what GPU this is.
 	Info() Info
@@ -43,6 +43,8 @@ type Info struct {
 	Memory uint64 // bytes
 	// PTX says that Load takes PTX, Cubin that it takes machine code.
 	PTX, Cubin bool
+	// LoadsAtOnce says that several goroutines may call Load at once.
+	LoadsAtOnce bool
 }
 
 // Code is an image that was loaded.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"holdfast/internal/engine"
@@ -149,17 +150,30 @@ func (p *Player) fill(inputs bool) error {
 
 // code loads the code and puts its variables.
 func (p *Player) code() error {
-	m := p.f.Manifest
-	for i := range m.Code {
-		g, err := p.image(&m.Code[i])
-		if err != nil {
-			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
+	codes := p.f.Manifest.Code
+	p.codes = make([]engine.Code, len(codes))
+	errs := make([]error, len(codes))
+	load := func(i int) {
+		g, err := p.image(&codes[i])
+		if err == nil {
+			p.codes[i], err = p.b.Load(p.images[g])
 		}
-		c, err := p.b.Load(p.images[g])
 		if err != nil {
-			return fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
+			p.codes[i] = nil
+			errs[i] = fmt.Errorf("code %d (kernel %s and others): %w", i, p.kernelOf(i), err)
 		}
-		p.codes = append(p.codes, c)
+	}
+	var wg sync.WaitGroup
+	for i := range codes {
+		if p.b.Info().LoadsAtOnce {
+			wg.Go(func() { load(i) })
+		} else if load(i); errs[i] != nil {
+			break
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	p.images = nil
 	return p.variables()
@@ -355,7 +369,9 @@ func (p *Player) Close() error {
 		all = append(all, p.program.Close())
 	}
 	for _, c := range p.codes {
-		all = append(all, c.Close())
+		if c != nil {
+			all = append(all, c.Close())
+		}
 	}
 	p.program, p.codes = nil, nil
 	return errors.Join(all...)

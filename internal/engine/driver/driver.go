@@ -107,7 +107,8 @@ func (b *Backend) describe() error {
 	minor, err3 := b.drv.DeviceAttribute(cuda.AttrComputeCapabilityMinor, b.dev)
 	total, err4 := b.drv.DeviceTotalMem(b.dev)
 	v, err5 := b.drv.DriverVersion()
-	b.info = engine.Info{Name: name, Arch: 10*major + minor, Driver: "CUDA " + v.String(), Memory: total, PTX: true, Cubin: !b.cfg.PTXOnly}
+	b.info = engine.Info{Name: name, Arch: 10*major + minor, Driver: "CUDA " + v.String(), Memory: total, PTX: true, Cubin: !b.cfg.PTXOnly,
+		LoadsAtOnce: true}
 	return errors.Join(err1, err2, err3, err4, err5)
 }
 
