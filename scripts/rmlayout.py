@@ -14,7 +14,8 @@ import sys
 import tempfile
 
 SDK = "src/common/sdk/nvidia/inc"
-PLACES = [SDK, "src/nvidia/arch/nvalloc/unix/include", "src/common/inc", "kernel-open/nvidia-uvm", "kernel-open/common/inc"]
+PLACES = [SDK, "src/nvidia/arch/nvalloc/unix/include", "src/common/inc", "kernel-open/nvidia-uvm",
+          "kernel-open/common/inc"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

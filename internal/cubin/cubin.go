@@ -1,9 +1,10 @@
-// Package cubin places the code of a cubin at a device address, and says what a launch needs of each kernel: where its code
-// and constants stand, registers, barriers, shared and local memory, parameters. It reads bytes by internal/fatbin and
-// makes bytes; it touches no device.
+// Package cubin places the code of a cubin at a device address, and says what a launch needs of each kernel: where
+// its code and constants stand, registers, barriers, shared and local memory, parameters. It reads bytes by
+// internal/fatbin and makes bytes; it touches no device.
 //
-// Sections, attributes (EIATTR_*) and relocations (R_CUDA_*) have no public document. What is known here was read off what
-// nvcc 13 and cuobjdump print, and checked by running on an H200; what is not known is refused, by kernel if it can be.
+// Sections, attributes (EIATTR_*) and relocations (R_CUDA_*) have no public document. What is known here was read off
+// what nvcc 13 and cuobjdump print, and checked by running on an H200; what is not known is refused, by kernel if it
+// can be.
 //
 // The package must import nothing of this module but internal/fatbin.
 package cubin
@@ -188,8 +189,10 @@ func (im *Image) functions() error {
 		if text < 0 || im.at[text] == notLoaded {
 			continue
 		}
-		fn := Function{Name: k.Name, Code: im.at[text], CodeSize: uint32(sections[text].Size), Registers: uint32(k.Regs),
-			Barriers: uint32(sections[text].Flags >> barrierShift & barrierMask), Shared: uint32(k.Shared), Local: k.Stack,
+		fn := Function{Name: k.Name, Code: im.at[text], CodeSize: uint32(sections[text].Size),
+			Registers: uint32(k.Regs),
+			Barriers:  uint32(sections[text].Flags >> barrierShift & barrierMask), Shared: uint32(k.Shared),
+			Local:     k.Stack,
 			ParamBase: uint32(k.ParamBase), ParamSize: uint32(k.ParamBytes), Params: k.Params, MaxBlock: k.MaxThreads,
 			ReqBlock: k.ReqThreads, Bank: shared, Attrs: k.Attrs}
 		if k.Shared > 1<<20 {

@@ -64,7 +64,8 @@ func TestFunctions(t *testing.T) {
 		{"heap", 24, 0, 0, 0, 0x210, 8, 0x218, [3]uint32{}, 0, 68, "it calls malloc", 1},
 	} {
 		f := im.function(t, w.name)
-		if f.Registers != w.regs || f.Barriers != w.bars || f.Shared != w.shared || f.Local != w.local || f.ParamBase != w.base ||
+		if f.Registers != w.regs || f.Barriers != w.bars || f.Shared != w.shared || f.Local != w.local ||
+			f.ParamBase != w.base ||
 			f.ParamSize != w.size || f.Bank0 != w.bank0 || f.Cluster != w.cluster || f.Bank[2].Size != w.constants ||
 			f.Bank[3].Size != w.table || f.Refused != w.refused || len(f.Params) != w.params {
 			t.Errorf("%+v, want %+v", *f, w)

@@ -39,7 +39,8 @@ func (im *Image) Place(base uint64) ([]byte, error) {
 			if strings.HasPrefix(im.file.Sections[r.Section].Name, textPrefix) {
 				continue // the kernels that reach it are refused
 			}
-			return nil, fmt.Errorf("cubin: section %s: unknown relocation %#x of %s", im.file.Sections[r.Section].Name, r.Type,
+			return nil, fmt.Errorf("cubin: section %s: unknown relocation %#x of %s",
+				im.file.Sections[r.Section].Name, r.Type,
 				im.syms[r.Symbol].Name)
 		}
 		addr, ok := im.address(base, r.Symbol)

@@ -93,7 +93,8 @@ func relocations(list []Relocation, s *Section, size uint64, symbols int) ([]Rel
 		entry = 24
 	}
 	for b := s.Data; len(b) >= entry; b = b[entry:] {
-		r := Relocation{Section: int(s.Info), Offset: le.Uint64(b), Type: le.Uint32(b[8:]), Symbol: int(le.Uint32(b[12:]))}
+		r := Relocation{Section: int(s.Info), Offset: le.Uint64(b), Type: le.Uint32(b[8:]),
+			Symbol: int(le.Uint32(b[12:]))}
 		if s.Type == sectionRela {
 			r.Addend = int64(le.Uint64(b[16:]))
 		}

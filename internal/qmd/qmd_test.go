@@ -12,14 +12,18 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// otherwise are fields that libcuda sets for purposes of its own: the order of its streams, what it prefetches, its banks.
-var otherwise = map[Field]string{DependenceCounter: "streams", ReleaseEnable: "streams", ReleaseStructureSize: "streams",
-	ReleaseAddrLower: "streams", ReleaseAddrUpper: "streams", ReleasePayloadLower: "streams", DependentEnable: "streams",
+// otherwise are fields that libcuda sets for purposes of its own: the order of its streams, what it prefetches, its
+// banks.
+var otherwise = map[Field]string{DependenceCounter: "streams", ReleaseEnable: "streams",
+	ReleaseStructureSize: "streams",
+	ReleaseAddrLower:     "streams", ReleaseAddrUpper: "streams", ReleasePayloadLower: "streams",
+	DependentEnable: "streams",
 	DependentAction: "streams", DependentPrefetch: "streams", DependentPointer: "streams",
 	BankValid: "its banks 1, 5 and 7", BankPrefetch: "prefetch", BankAddrLower: "addresses", BankAddrUpper: "addresses",
 	BankSize: "its banks are longer", BankInvalidate: "one flag says it for all banks",
-	ProgramLower: "addresses", ProgramUpper: "addresses", PrefetchAddrLower: "addresses", PrefetchAddrUpper: "addresses",
-	PrefetchSize: "prefetch", LocalHighSize: "its stacks have 1024 bytes at least"}
+	ProgramLower: "addresses", ProgramUpper: "addresses", PrefetchAddrLower: "addresses",
+	PrefetchAddrUpper: "addresses",
+	PrefetchSize:      "prefetch", LocalHighSize: "its stacks have 1024 bytes at least"}
 
 // What launches say is what libcuda says of the same launches.
 func TestAsLibcuda(t *testing.T) {
@@ -53,7 +57,8 @@ func TestAsLibcuda(t *testing.T) {
 			c = [2]uint32{16, 32}
 		}
 		l := &Launch{Grid: [3]uint32(n[0:3]), Block: [3]uint32(n[3:6]), Shared: (n[6] + n[7] + 1024 + 127) &^ 127,
-			Cluster: [3]uint32(n[8:11]), Registers: n[11], Barriers: 1, Carve: [3]uint32{c[0] << 10, c[1] << 10, 228 << 10},
+			Cluster: [3]uint32(n[8:11]), Registers: n[11], Barriers: 1, Carve: [3]uint32{c[0] << 10, c[1] << 10,
+				228 << 10},
 			Sass: 0x90, Invalidate: true}
 		ours, err := V4.Build(l)
 		if err != nil {
@@ -76,9 +81,11 @@ func TestAsLibcuda(t *testing.T) {
 
 // full uses every part of a launch.
 func full() *Launch {
-	l := &Launch{Grid: [3]uint32{7, 5, 3}, Block: [3]uint32{64, 4, 2}, Program: 0x123456789a00, Code: 0x4000, Registers: 40,
-		Barriers: 3, Shared: 0x2400, Carve: [3]uint32{64 << 10, 100 << 10, 228 << 10}, Local: 0x850, Sass: 0x90, Invalidate: true,
-		Counter: 2, Dependents: []Dependent{{Addr: 0xab_cdef_0100, Action: ActionSchedule}},
+	l := &Launch{Grid: [3]uint32{7, 5, 3}, Block: [3]uint32{64, 4, 2}, Program: 0x123456789a00, Code: 0x4000,
+		Registers: 40,
+		Barriers:  3, Shared: 0x2400, Carve: [3]uint32{64 << 10, 100 << 10, 228 << 10}, Local: 0x850, Sass: 0x90,
+		Invalidate: true,
+		Counter:    2, Dependents: []Dependent{{Addr: 0xab_cdef_0100, Action: ActionSchedule}},
 		Releases: []Release{{Addr: 0x1122334450, Payload: 9, Add: true}, {Addr: 0x1122334460, Payload: 8}}}
 	for i := range 4 {
 		l.Bank[2*i] = Bank{Addr: 0x7_0000_0000 + uint64(i)<<16, Size: uint32(i+1) * 64}
@@ -86,7 +93,8 @@ func full() *Launch {
 	return l
 }
 
-// The bytes of descriptors are those of testdata. Version 3.0 was never tried on a GPU: this is all that is known of it.
+// The bytes of descriptors are those of testdata. Version 3.0 was never tried on a GPU: this is all that is known of
+// it.
 func TestGolden(t *testing.T) {
 	clusters := full()
 	clusters.Cluster = [3]uint32{7, 1, 1}
@@ -120,7 +128,8 @@ func TestGolden(t *testing.T) {
 
 // No two fields of a version share a bit, but for a field's own index.
 func TestFieldsApart(t *testing.T) {
-	count := map[Field]int{ReleaseEnable: 2, ReleaseStructureSize: 2, ReleaseMembarType: 2, ReleasePayload64B: 2, ReleaseReduction: 2,
+	count := map[Field]int{ReleaseEnable: 2, ReleaseStructureSize: 2, ReleaseMembarType: 2, ReleasePayload64B: 2,
+		ReleaseReduction:   2,
 		ReleaseReductionOp: 2, ReleaseAddrLower: 2, ReleaseAddrUpper: 2, ReleasePayloadLower: 2, ReleasePayloadUpper: 2,
 		DependentEnable: 2, DependentAction: 2, DependentPrefetch: 2, BankValid: 8, BankPrefetch: 8, BankInvalidate: 8,
 		BankAddrLower: 8, BankAddrUpper: 8, BankSize: 8}

@@ -1,7 +1,7 @@
 package qmd
 
-// V3 is version 3.0 (clc6c0qmd.h, NVC6C0_QMDV03_00_*; the fields used here are the same in clc7c0qmd.h and clc9c0qmd.h), for
-// sm_80, sm_86 and sm_89. Untried.
+// V3 is version 3.0 (clc6c0qmd.h, NVC6C0_QMDV03_00_*; the fields used here are the same in clc7c0qmd.h and
+// clc9c0qmd.h), for sm_80, sm_86 and sm_89. Untried.
 var V3 = Version{Name: "3.0", Size: 256, spans: [numFields]span{
 	GroupID:                  {133, 128, 0},
 	SMGlobalCaching:          {134, 134, 0},

@@ -84,7 +84,8 @@ func (c *Client) Alloc(parent Handle, class uint32, params any) (Handle, error) 
 }
 
 func (c *Client) alloc(root, parent, object Handle, class uint32, params any) (Handle, error) {
-	p := NVOS21_PARAMETERS{HRoot: uint32(root), HObjectParent: uint32(parent), HObjectNew: uint32(object), HClass: class}
+	p := NVOS21_PARAMETERS{HRoot: uint32(root), HObjectParent: uint32(parent), HObjectNew: uint32(object),
+		HClass: class}
 	var in []Pointer
 	var body []byte
 	if params != nil {
@@ -193,12 +194,13 @@ func (c *Client) OpenControl() (File, error) { return c.files.Open("/dev/nvidiac
 // Close ends the mapping.
 func (m *Mapping) Close() error { return errors.Join(m.files.Unmap(m.Bytes), m.file.Close()) }
 
-// Pin makes a memory object of pages of this process. dev is a device's file; pages stay where they are until the object
-// is freed.
+// Pin makes a memory object of pages of this process. dev is a device's file; pages stay where they are until the
+// object is freed.
 func (c *Client) Pin(dev File, device Handle, pages []byte) (Handle, error) {
 	c.last++
-	p := Nv_ioctl_nvos02_parameters_with_fd{HRoot: uint32(c.Root), HObjectParent: uint32(device), HObjectNew: uint32(c.last),
-		HClass: NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, Limit: uint64(len(pages)) - 1, Fd: -1,
+	p := Nv_ioctl_nvos02_parameters_with_fd{HRoot: uint32(c.Root), HObjectParent: uint32(device),
+		HObjectNew: uint32(c.last),
+		HClass:     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, Limit: uint64(len(pages)) - 1, Fd: -1,
 		Flags: NVOS02_FLAGS_PHYSICALITY_NONCONTIGUOUS | NVOS02_FLAGS_COHERENCY_CACHED | NVOS02_FLAGS_MAPPING_NO_MAP}
 	err := doOn(dev, NV_ESC_RM_ALLOC_MEMORY, &p, Pointer{At: 24, To: pages})
 	if err == nil {

@@ -88,12 +88,12 @@ func fill(pins *runtime.Pinner, b []byte, in []Pointer) error {
 // fence is what Fence exchanges. It holds nothing.
 var fence atomic.Uint32
 
-// Fence puts all writes before it in front of all writes after it, those to write-combined memory of a device too: on x86-64
-// an exchange empties the write-combining buffers.
+// Fence puts all writes before it in front of all writes after it, those to write-combined memory of a device too: on
+// x86-64 an exchange empties the write-combining buffers.
 func Fence() { fence.Swap(0) }
 
-// Store32 writes one word that a device reads, by one plain store: a device's memory takes no locked one. b is aligned to
-// four bytes.
+// Store32 writes one word that a device reads, by one plain store: a device's memory takes no locked one. b is
+// aligned to four bytes.
 //
 //go:noinline
 func Store32(b []byte, v uint32) { *(*uint32)(unsafe.Pointer(&b[:4][0])) = v }

@@ -12,23 +12,33 @@ import (
 
 // all is every structure of this package.
 var all = []any{Nv_ioctl_card_info_t{}, Nv_ioctl_register_fd_t{}, Nv_ioctl_rm_api_version_t{}, NVOS00_PARAMETERS{},
-	Nv_ioctl_nvos02_parameters_with_fd{}, NVOS21_PARAMETERS{}, Nv_ioctl_nvos33_parameters_with_fd{}, NVOS46_PARAMETERS{},
-	NVOS47_PARAMETERS{}, NVOS54_PARAMETERS{}, NV0080_ALLOC_PARAMETERS{}, NV2080_ALLOC_PARAMETERS{}, NV_MEMORY_ALLOCATION_PARAMS{},
+	Nv_ioctl_nvos02_parameters_with_fd{}, NVOS21_PARAMETERS{}, Nv_ioctl_nvos33_parameters_with_fd{},
+	NVOS46_PARAMETERS{},
+	NVOS47_PARAMETERS{}, NVOS54_PARAMETERS{}, NV0080_ALLOC_PARAMETERS{}, NV2080_ALLOC_PARAMETERS{},
+	NV_MEMORY_ALLOCATION_PARAMS{},
 	NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{}, NV_VASPACE_ALLOCATION_PARAMETERS{}, NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS{},
 	NV_CTXSHARE_ALLOCATION_PARAMETERS{}, NV_MEMORY_DESC_PARAMS{}, NV_CHANNEL_ALLOC_PARAMS{}, NV83DE_ALLOC_PARAMETERS{},
-	NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS{}, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS{}, NV2080_CTRL_GPU_GET_GID_INFO_PARAMS{},
-	NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS{}, NV2080_CTRL_FB_INFO{}, NV2080_CTRL_FB_GET_INFO_V2_PARAMS{}, NV2080_CTRL_GR_INFO{},
-	NV2080_CTRL_GR_GET_INFO_PARAMS{}, NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS{}, NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS{},
+	NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS{}, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS{},
+	NV2080_CTRL_GPU_GET_GID_INFO_PARAMS{},
+	NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS{}, NV2080_CTRL_FB_INFO{}, NV2080_CTRL_FB_GET_INFO_V2_PARAMS{},
+	NV2080_CTRL_GR_INFO{},
+	NV2080_CTRL_GR_GET_INFO_PARAMS{}, NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS{},
+	NV2080_CTRL_PERF_BOOST_PARAMS{},
+	NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS{},
 	NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS{}, NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY{},
 	NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS{}, NV83DE_SM_ERROR_STATE_REGISTERS{},
 	NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS{}, UVM_INITIALIZE_PARAMS{}, UVM_MM_INITIALIZE_PARAMS{},
-	UVM_REGISTER_GPU_PARAMS{}, UVM_REGISTER_GPU_VASPACE_PARAMS{}, UVM_REGISTER_CHANNEL_PARAMS{}, UVM_UNREGISTER_CHANNEL_PARAMS{},
-	UVM_CREATE_EXTERNAL_RANGE_PARAMS{}, UvmGpuMappingAttributes{}, UVM_MAP_EXTERNAL_ALLOCATION_PARAMS{}, UVM_FREE_PARAMS{},
+	UVM_REGISTER_GPU_PARAMS{}, UVM_REGISTER_GPU_VASPACE_PARAMS{}, UVM_REGISTER_CHANNEL_PARAMS{},
+	UVM_UNREGISTER_CHANNEL_PARAMS{},
+	UVM_CREATE_EXTERNAL_RANGE_PARAMS{}, UvmGpuMappingAttributes{}, UVM_MAP_EXTERNAL_ALLOCATION_PARAMS{},
+	UVM_FREE_PARAMS{},
 	NvNotification{}}
 
-// flattened are structures inside others whose fields stand here one by one, or that the compiler's list has as one field.
-var flattened = map[string]string{"Nv_ioctl_nvos02_parameters_with_fd": "NVOS02", "Nv_ioctl_nvos33_parameters_with_fd": "NVOS33",
-	"NvNotification": "", "NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS": ""}
+// flattened are structures inside others whose fields stand here one by one, or that the compiler's list has as one
+// field.
+var flattened = map[string]string{"Nv_ioctl_nvos02_parameters_with_fd": "NVOS02",
+	"Nv_ioctl_nvos33_parameters_with_fd": "NVOS33",
+	"NvNotification":                     "", "NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS": ""}
 
 // Sizes and fields are those that a C compiler gives them, in every version.
 func TestLayout(t *testing.T) {
@@ -121,7 +131,8 @@ func same(got, want string, full, size int) bool {
 }
 
 func spelled(s string) string {
-	if strings.HasPrefix(s, "Nv_") || !strings.Contains(s, "_") && s != "NvNotification" && s != "UvmGpuMappingAttributes" {
+	if strings.HasPrefix(s, "Nv_") || !strings.Contains(s, "_") && s != "NvNotification" &&
+		s != "UvmGpuMappingAttributes" {
 		return string(unicode.ToLower(rune(s[0]))) + s[1:]
 	}
 	return s
@@ -130,7 +141,8 @@ func spelled(s string) string {
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestVersions(t *testing.T) {
-	for text, ok := range map[string]bool{"570.86.15": true, "575.64": true, "580.159.04": true, "565.77": false, "590.44.01": false, "610.1": false} {
+	for text, ok := range map[string]bool{"570.86.15": true, "575.64": true, "580.159.04": true, "565.77": false,
+		"590.44.01": false, "610.1": false} {
 		v, err := ParseVersion(text)
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func (c *Client) NewSpace(device Handle) (Space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address space: %w", err)
 	}
-	m, err := c.Alloc(device, NV01_MEMORY_VIRTUAL, &NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{Limit: spaceLimit, HVASpace: uint32(v)})
+	m, err := c.Alloc(device, NV01_MEMORY_VIRTUAL, &NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{Limit: spaceLimit,
+		HVASpace: uint32(v)})
 	if err != nil {
 		return nil, fmt.Errorf("address space: %w", err)
 	}
@@ -79,7 +80,8 @@ func (s *managed) mapDMA(base, length uint64, memory Handle, flags uint32) (at u
 }
 
 func (s *managed) Unmap(base, length uint64, memory Handle) error {
-	p := NVOS47_PARAMETERS{HClient: uint32(s.c.Root), HDevice: uint32(s.device), HDma: uint32(s.memory), HMemory: uint32(memory),
+	p := NVOS47_PARAMETERS{HClient: uint32(s.c.Root), HDevice: uint32(s.device), HDma: uint32(s.memory),
+		HMemory:   uint32(memory),
 		DmaOffset: base}
 	err := s.c.do(NV_ESC_RM_UNMAP_MEMORY_DMA, &p)
 	if err == nil {

@@ -1,7 +1,7 @@
 package rm
 
-// Every field is as wide as in C, and what a C compiler leaves out for alignment is a blank field here. An address that a
-// structure holds is P64: the value is filled in when the call is made (Pointer).
+// Every field is as wide as in C, and what a C compiler leaves out for alignment is a blank field here. An address
+// that a structure holds is P64: the value is filled in when the call is made (Pointer).
 
 // P64 is where an address stands.
 type P64 uint64
@@ -220,8 +220,8 @@ type NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS struct {
 	NumaId                                             int32
 }
 
-// NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS lists the classes of a device (ctrl/ctrl0080/ctrl0080gpu.h). Before 580 the list
-// had room for 100.
+// NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS lists the classes of a device (ctrl/ctrl0080/ctrl0080gpu.h). Before 580 the
+// list had room for 100.
 type NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS struct {
 	NumClasses uint32
 	ClassList  [200]uint32
@@ -242,8 +242,8 @@ type NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS struct {
 // NV2080_CTRL_FB_INFO is a question and its answer (ctrl/ctrl2080/ctrl2080fb.h).
 type NV2080_CTRL_FB_INFO struct{ Index, Data uint32 }
 
-// NV2080_CTRL_FB_GET_INFO_V2_PARAMS asks about device memory (ctrl/ctrl2080/ctrl2080fb.h). Before 580 the list had room for
-// 57.
+// NV2080_CTRL_FB_GET_INFO_V2_PARAMS asks about device memory (ctrl/ctrl2080/ctrl2080fb.h). Before 580 the list had
+// room for 57.
 type NV2080_CTRL_FB_GET_INFO_V2_PARAMS struct {
 	FbInfoListSize uint32
 	FbInfoList     [128]NV2080_CTRL_FB_INFO
@@ -267,8 +267,11 @@ type NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS struct {
 	GrRouteInfo                                       [2]uint64
 }
 
-// NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS lets a channel group run (ctrl/ctrla06c.h, of ctrla06f.h). BSkipEnable is there since
-// 575.
+// NV2080_CTRL_PERF_BOOST_PARAMS asks for higher clocks, for so many seconds (ctrl/ctrl2080/ctrl2080perf.h).
+type NV2080_CTRL_PERF_BOOST_PARAMS struct{ Flags, Duration uint32 }
+
+// NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS lets a channel group run (ctrl/ctrla06c.h, of ctrla06f.h). BSkipEnable is there
+// since 575.
 type NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS struct{ BEnable, BSkipSubmit, BSkipEnable uint8 }
 
 // NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS is what a channel's doorbell is rung with (ctrl/ctrlc36f.h).

@@ -95,8 +95,9 @@ func (b *Backend) newChannel(c *channel) (err error) {
 		return err
 	}
 	b.later(func() error { return b.closeChannel(c) })
-	c.share, err = b.rm.Alloc(c.group, rm.FERMI_CONTEXT_SHARE_A, &rm.NV_CTXSHARE_ALLOCATION_PARAMETERS{HVASpace: uint32(b.space.Handle()),
-		Flags: rm.NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC})
+	c.share, err = b.rm.Alloc(c.group, rm.FERMI_CONTEXT_SHARE_A,
+		&rm.NV_CTXSHARE_ALLOCATION_PARAMETERS{HVASpace: uint32(b.space.Handle()),
+			Flags: rm.NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC})
 	if err != nil {
 		return err
 	}
@@ -115,10 +116,13 @@ func (b *Backend) newChannel(c *channel) (err error) {
 	// Without a debugger a fault is not explained; nothing else needs it.
 	c.debugger, _ = b.rm.Alloc(b.device, rm.GT200_DEBUGGER,
 		&rm.NV83DE_ALLOC_PARAMETERS{HAppClient: uint32(b.rm.Root), HClass3dObject: uint32(c.compute)})
-	// Kernels can be interrupted at any instruction, as libcuda has it: one that does not end must not hold the GPU.
-	err = b.rm.Control(b.sub, rm.NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, &rm.NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS{
-		Flags: rm.NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_FLAGS_CILP_SET, HChannel: uint32(c.handle),
-		CilpPreemptMode: rm.NV2080_CTRL_SET_CTXSW_PREEMPTION_MODE_COMPUTE_CILP})
+	// Other channels get the GPU between the blocks of a grid. At any instruction, as with libcuda, would take a trap
+	// handler: the mode alone changes nothing (tried: the driver waits for a running grid to end before it frees the
+	// channel).
+	err = b.rm.Control(b.sub, rm.NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE,
+		&rm.NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS{
+			Flags: rm.NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_FLAGS_CILP_SET, HChannel: uint32(c.handle),
+			CilpPreemptMode: rm.NV2080_CTRL_SET_CTXSW_PREEMPTION_MODE_COMPUTE_CTA})
 	if err != nil {
 		return err
 	}
@@ -290,8 +294,10 @@ const (
 // A channelError is an error of the channel (nverror.h, ROBUST_CHANNEL_*): what the kernel's log calls Xid.
 type channelError struct{ code uint32 }
 
-var channelErrors = map[uint32]string{8: "time slice ran out", 13: "the kernel failed", 31: "access to an address that is not mapped",
-	32: "bad pushbuffer", 43: "reset", 45: "removed", 48: "memory error", 69: "bad method", 94: "contained memory error",
+var channelErrors = map[uint32]string{8: "time slice ran out", 13: "the kernel failed",
+	31: "access to an address that is not mapped",
+	32: "bad pushbuffer", 43: "reset", 45: "removed", 48: "memory error", 69: "bad method",
+	94:  "contained memory error",
 	109: "context switch timed out"}
 
 func (e *channelError) Error() string {

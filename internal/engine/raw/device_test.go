@@ -128,7 +128,8 @@ func TestDeviceOrder(t *testing.T) {
 	c := loadOn(t, b)
 	var words []engine.Word
 	want := [2]uint32{1, 1}
-	words = append(words, engine.Word{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: 1 << 10, Height: 1, Value: 1, Size: 4}}}})
+	words = append(words, engine.Word{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: 1 << 10, Height: 1,
+		Value: 1, Size: 4}}}})
 	for i := range uint32(1000) {
 		w := engine.Word{Ops: []engine.Op{chainOp(t, c, base, i*2+3, i)}}
 		want[0] = want[0]*(i*2+3) + i
@@ -138,7 +139,8 @@ func TestDeviceOrder(t *testing.T) {
 		}
 		words = append(words, w)
 		if i%100 == 50 {
-			words = append(words, engine.Word{Ops: []engine.Op{{Copy: &engine.Copy{Dst: base + 4096, Src: base, Width: 8, Height: 1}}}},
+			words = append(words, engine.Word{Ops: []engine.Op{{Copy: &engine.Copy{Dst: base + 4096, Src: base,
+				Width: 8, Height: 1}}}},
 				engine.Word{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: 8, Height: 1, Value: 9, Size: 1}}}},
 				engine.Word{Ops: []engine.Op{{Copy: &engine.Copy{Dst: base, Src: base + 4096, Width: 8, Height: 1}}}})
 		}
@@ -173,7 +175,8 @@ func TestDeviceFault(t *testing.T) {
 		c := loadOn(t, b)
 		empty := engine.Op{Launch: launchOf(t, c, "empty", nil)}
 		bad := engine.Op{Launch: launchOf(t, c, w.kernel, le.AppendUint64(nil, w.at))}
-		p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{empty}}, {Ops: []engine.Op{empty, empty}}, {Ops: []engine.Op{empty}},
+		p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{empty}}, {Ops: []engine.Op{empty, empty}},
+			{Ops: []engine.Op{empty}},
 			{Ops: []engine.Op{bad}}, {Ops: []engine.Op{empty}}})
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +191,8 @@ func TestDeviceFault(t *testing.T) {
 	TestDeviceOrder(t)
 }
 
-// Work that takes too long is given up. It ends by itself a little later, so that nothing hangs whatever the driver does.
+// Work that takes too long is given up. It ends by itself a little later, so that nothing hangs whatever the driver
+// does.
 func TestDeviceTimeout(t *testing.T) {
 	if os.Getenv("HOLDFAST_RAW") != "required" {
 		t.Skip("HOLDFAST_RAW is not set")

@@ -9,8 +9,8 @@ import (
 	"holdfast/internal/rm"
 )
 
-// fail ends the channel after a run that did not complete, and names the work. The backend is dead from then on: its memory
-// can be closed, and the process goes on.
+// fail ends the channel after a run that did not complete, and names the work. The backend is dead from then on: its
+// memory can be closed, and the process goes on.
 func (b *Backend) fail(p *program, err error, timeout time.Duration) error {
 	progress := int(rm.Load64(b.ch.host.host[progressAt:]))
 	place := engine.Place{Word: progress, Op: -1}
@@ -32,9 +32,9 @@ func (b *Backend) fail(p *program, err error, timeout time.Duration) error {
 	return failure
 }
 
-// blame asks the driver at which address, and in which code, the channel failed. It asks the debugger's object, as libcuda
-// does, and only about failures of kernels: other questions (NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) were seen to hang the GPU's
-// firmware while it was taking a failed copy engine down.
+// blame asks the driver at which address, and in which code, the channel failed. It asks the debugger's object, as
+// libcuda does, and only about failures of kernels: other questions (NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) were seen to
+// hang the GPU's firmware while it was taking a failed copy engine down.
 func (b *Backend) blame(p *program, f *engine.Fault) {
 	var c *channelError
 	if !errors.As(f.Err, &c) || c.code != channelKernel && c.code != channelMMU {
@@ -49,7 +49,8 @@ func (b *Backend) blame(p *program, f *engine.Fault) {
 	}
 	if sms.MmuFaultValid != 0 {
 		var m rm.NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS
-		if err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO, &m); err == nil && m.Count > 0 {
+		if err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO, &m); err == nil &&
+			m.Count > 0 {
 			f.Addr = m.MmuFaultInfoList[0].FaultAddress
 		}
 	}

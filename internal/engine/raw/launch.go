@@ -47,7 +47,8 @@ func (b *Backend) block(l *engine.Launch) (block, error) {
 		return block{}, fmt.Errorf("it cannot run without libcuda: %s", fn.Refused)
 	case len(l.Params) != int(fn.ParamSize):
 		return block{}, fmt.Errorf("%d bytes of parameters, it takes %d", len(l.Params), fn.ParamSize)
-	case l.Grid[0] == 0 || l.Grid[1] == 0 || l.Grid[2] == 0 || l.Grid[0] > math.MaxInt32 || l.Grid[1] > 65535 || l.Grid[2] > 65535:
+	case l.Grid[0] == 0 || l.Grid[1] == 0 || l.Grid[2] == 0 || l.Grid[0] > math.MaxInt32 || l.Grid[1] > 65535 ||
+		l.Grid[2] > 65535:
 		return block{}, fmt.Errorf("grid of %v blocks", l.Grid)
 	}
 	bl := block{launch: l, k: k, cluster: l.Cluster, bankSize: (max(fn.Bank0, fn.ParamBase+fn.ParamSize) + 63) &^ 63}
@@ -103,7 +104,8 @@ func (bl *block) perSM(b *Backend) uint32 {
 	return n
 }
 
-// carve is how much shared memory a multiprocessor should have: enough for as many blocks as otherwise fit, as libcuda does.
+// carve is how much shared memory a multiprocessor should have: enough for as many blocks as otherwise fit, as
+// libcuda does.
 func (bl *block) carve(b *Backend) [3]uint32 {
 	sizes := b.gen.carve
 	last := len(sizes) - 1
@@ -135,8 +137,9 @@ func (bl *block) layOut(size *uint64, descriptor uint64) {
 	}
 }
 
-// Where constant bank 0 of sm_90 has what, as read from libcuda's (driver 580.159.04) by a kernel that looks there. What is
-// not listed is zero here: addresses of libcuda's own data, which code without device-side launches does not use.
+// Where constant bank 0 of sm_90 has what, as read from libcuda's (driver 580.159.04) by a kernel that looks there.
+// What is not listed is zero here: addresses of libcuda's own data, which code without device-side launches does not
+// use.
 const (
 	bankBlock       = 0x00
 	bankGrid        = 0x0c
@@ -223,7 +226,8 @@ func (bl *block) fillHopper(b *Backend, base uint64, bank []byte, vector func(in
 func (bl *block) describe(b *Backend, base uint64) (*qmd.Launch, error) {
 	fn, l, code := bl.k.fn, bl.launch, bl.k.c.memory.addr
 	q := &qmd.Launch{Grid: l.Grid, Block: l.Block, Cluster: bl.cluster, Program: code + fn.Code, Code: fn.CodeSize,
-		Registers: max(fn.Registers, leastRegisters), Barriers: max(fn.Barriers, 1), Sass: uint32(b.gen.arch/10<<4 | b.gen.arch%10),
+		Registers: max(fn.Registers, leastRegisters), Barriers: max(fn.Barriers, 1), Sass: uint32(b.gen.arch/10<<4 |
+			b.gen.arch%10),
 		Shared: bl.shared, Carve: bl.carve(b), Local: b.local.thread}
 	q.Bank[0] = qmd.Bank{Addr: base + bl.bank, Size: bl.bankSize}
 	for i, s := range fn.Bank {

@@ -9,8 +9,8 @@ import (
 	"holdfast/internal/rm"
 )
 
-// Device addresses of our own: below 2^40, which is what a descriptor's address and a pushbuffer's have room for. The rest is
-// the caller's.
+// Device addresses of our own: below 2^40, which is what a descriptor's address and a pushbuffer's have room for. The
+// rest is the caller's.
 const (
 	ownBase      = 0xa0_0000_0000
 	ownEnd       = 0xc0_0000_0000
@@ -156,16 +156,19 @@ func deviceMemory(root rm.Handle, size uint64, contiguous bool) *rm.NV_MEMORY_AL
 	if contiguous {
 		where = rm.NVOS32_ATTR_PHYSICALITY_CONTIGUOUS
 	}
-	return &rm.NV_MEMORY_ALLOCATION_PARAMS{Owner: uint32(root), Type: rm.NVOS32_TYPE_IMAGE, Size: size, Alignment: hugePage,
-		Limit: size - 1, Format: 6, Attr: where | rm.NVOS32_ATTR_PAGE_SIZE_HUGE,
-		Attr2: rm.NVOS32_ATTR2_GPU_CACHEABLE_YES | rm.NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB | rm.NVOS32_ATTR2_ZBC_PREFER_NO_ZBC,
+	return &rm.NV_MEMORY_ALLOCATION_PARAMS{Owner: uint32(root), Type: rm.NVOS32_TYPE_IMAGE, Size: size,
+		Alignment: hugePage,
+		Limit:     size - 1, Format: 6, Attr: where | rm.NVOS32_ATTR_PAGE_SIZE_HUGE,
+		Attr2: rm.NVOS32_ATTR2_GPU_CACHEABLE_YES | rm.NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB |
+			rm.NVOS32_ATTR2_ZBC_PREFER_NO_ZBC,
 		Flags: rm.NVOS32_ALLOC_FLAGS_MAP_NOT_REQUIRED | rm.NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE |
 			rm.NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT | rm.NVOS32_ALLOC_FLAGS_PERSISTENT_VIDMEM}
 }
 
 func systemMemory(root rm.Handle, size uint64) *rm.NV_MEMORY_ALLOCATION_PARAMS {
-	return &rm.NV_MEMORY_ALLOCATION_PARAMS{Owner: uint32(root), Type: rm.NVOS32_TYPE_NOTIFIER, Size: size, Alignment: smallPage,
-		Limit: size - 1, Format: 6, Attr: rm.NVOS32_ATTR_PHYSICALITY_ANY | rm.NVOS32_ATTR_LOCATION_PCI,
+	return &rm.NV_MEMORY_ALLOCATION_PARAMS{Owner: uint32(root), Type: rm.NVOS32_TYPE_NOTIFIER, Size: size,
+		Alignment: smallPage,
+		Limit:     size - 1, Format: 6, Attr: rm.NVOS32_ATTR_PHYSICALITY_ANY | rm.NVOS32_ATTR_LOCATION_PCI,
 		Attr2: rm.NVOS32_ATTR2_GPU_CACHEABLE_NO | rm.NVOS32_ATTR2_ZBC_PREFER_NO_ZBC,
 		Flags: rm.NVOS32_ALLOC_FLAGS_MAP_NOT_REQUIRED | rm.NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE |
 			rm.NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT}
@@ -198,10 +201,12 @@ func (b *Backend) Map(addr, size uint64) error {
 	switch {
 	case b.dead != nil:
 		return b.dead
-	case size == 0 || addr%engine.Granularity != 0 || size%engine.Granularity != 0 || addr+size < addr || addr+size > 1<<48:
+	case size == 0 || addr%engine.Granularity != 0 || size%engine.Granularity != 0 || addr+size < addr ||
+		addr+size > 1<<48:
 		return fmt.Errorf("raw: map %#x+%#x: not a range of whole 2 MiB pages", addr, size)
 	case addr < windowsEnd && addr+size > ownBase:
-		return fmt.Errorf("raw: map %#x+%#x: addresses %#x to %#x are the engine's own", addr, size, uint64(ownBase), uint64(windowsEnd))
+		return fmt.Errorf("raw: map %#x+%#x: addresses %#x to %#x are the engine's own", addr, size, uint64(ownBase),
+			uint64(windowsEnd))
 	}
 	m, err := b.newMemory(device, addr, size)
 	if err != nil {

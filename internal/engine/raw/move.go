@@ -12,7 +12,8 @@ func checkCopy(c *engine.Copy) error {
 	if c.Width == 0 || c.Height == 0 || c.Height > 1<<31 || c.Width > 1<<40 {
 		return fmt.Errorf("copy of %d rows of %d bytes", c.Height, c.Width)
 	}
-	if c.Height > 1 && (c.Width > lineMax || c.DstPitch >= 1<<32 || c.SrcPitch >= 1<<32 || c.DstPitch < c.Width || c.SrcPitch < c.Width) {
+	if c.Height > 1 && (c.Width > lineMax || c.DstPitch >= 1<<32 || c.SrcPitch >= 1<<32 || c.DstPitch < c.Width ||
+		c.SrcPitch < c.Width) {
 		return fmt.Errorf("copy of %d rows of %d bytes, %d and %d apart", c.Height, c.Width, c.DstPitch, c.SrcPitch)
 	}
 	return nil
@@ -50,7 +51,8 @@ func (p *program) moves(out *pushbuffer, word engine.Word) {
 	}
 }
 
-// joinMoves makes the channel wait for the copies before it. The copy engine writes a word of its own, which is zero before.
+// joinMoves makes the channel wait for the copies before it. The copy engine writes a word of its own, which is zero
+// before.
 func (b *Backend) joinMoves(out *pushbuffer) {
 	at := b.ch.host.addr + movesAt
 	out.method(subHost, semAddrLo, lo(at), hi(at), 0, 0, semRelease)

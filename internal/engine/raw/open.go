@@ -52,7 +52,6 @@ type Backend struct {
 	own     addresses // device addresses of our own
 	mapped  map[uint64]*memory
 	ch      *channel
-	stage   *memory // pinned host memory for Write and Read
 	local   localMemory
 	dead    error // why nothing can run any more
 	undo    []func() error
@@ -64,7 +63,12 @@ type Options struct {
 	Index int      // among the machine's GPUs, in the driver's order
 	// Unified has the address space kept by unified memory, not by the resource manager. It starts more slowly.
 	Unified bool
+	// Boost asks the driver for the GPU's highest clocks until the GPU is closed. A CUDA context has them always; a
+	// channel alone leaves the GPU at those that it has when idle. Never tried on a GPU.
+	Boost bool
 }
+
+var _ engine.Backend = (*Backend)(nil)
 
 // Open brings up a GPU. A driver whose interface is not known is a *rm.VersionError.
 func Open(o Options) (b *Backend, err error) {
@@ -78,7 +82,7 @@ func Open(o Options) (b *Backend, err error) {
 			b = nil
 		}
 	}()
-	for _, step := range []func(Options) error{b.openDevice, b.identify, b.addressSpace, b.openChannel} {
+	for _, step := range []func(Options) error{b.openDevice, b.identify, b.addressSpace, b.openChannel, b.boost} {
 		if err := step(o); err != nil {
 			return b, err
 		}
@@ -134,7 +138,8 @@ func (b *Backend) openDevice(o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	b.sub, err = b.rm.Alloc(b.device, rm.NV20_SUBDEVICE_0, &rm.NV2080_ALLOC_PARAMETERS{SubDeviceId: id.SubDeviceInstance})
+	b.sub, err = b.rm.Alloc(b.device, rm.NV20_SUBDEVICE_0,
+		&rm.NV2080_ALLOC_PARAMETERS{SubDeviceId: id.SubDeviceInstance})
 	return err
 }
 
@@ -168,7 +173,8 @@ func (b *Backend) identify(Options) error {
 		return err
 	}
 	b.info.Memory = uint64(fb.FbInfoList[0].Data) << 10
-	gr, err := b.rm.GRInfo(b.sub, rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS, rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC,
+	gr, err := b.rm.GRInfo(b.sub, rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS,
+		rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC,
 		rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC, rm.NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM,
 		rm.NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT)
 	if err != nil {
@@ -203,6 +209,22 @@ func (b *Backend) addressSpace(o Options) (err error) {
 		return err
 	}
 	b.later(b.space.Close)
+	return nil
+}
+
+// boost asks for high clocks, and for what they were at the end. A boost ends by itself if the process does not.
+func (b *Backend) boost(o Options) error {
+	if !o.Boost {
+		return nil
+	}
+	ask := func(flags uint32) error {
+		return b.rm.Control(b.sub, rm.NV2080_CTRL_CMD_PERF_BOOST, &rm.NV2080_CTRL_PERF_BOOST_PARAMS{
+			Flags: flags | rm.NV2080_CTRL_PERF_BOOST_FLAGS_CUDA_YES, Duration: rm.NV2080_CTRL_PERF_BOOST_DURATION_MAX})
+	}
+	if err := ask(rm.NV2080_CTRL_PERF_BOOST_FLAGS_CMD_BOOST_TO_MAX); err != nil {
+		return fmt.Errorf("clocks: %w", err)
+	}
+	b.later(func() error { return ask(rm.NV2080_CTRL_PERF_BOOST_FLAGS_CMD_CLEAR) })
 	return nil
 }
 

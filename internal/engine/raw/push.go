@@ -75,7 +75,8 @@ func (p *pushbuffer) immediate(sub, m, v uint32) { p.w = append(p.w, 4<<29|v<<16
 
 // release writes payload to addr once everything before it on the channel is complete; and the time 8 bytes behind it.
 func (p *pushbuffer) release(addr, payload uint64) {
-	p.method(subHost, semAddrLo, uint32(addr), uint32(addr>>32), uint32(payload), uint32(payload>>32), semRelease|semWFI|sem64|semTime)
+	p.method(subHost, semAddrLo, uint32(addr), uint32(addr>>32), uint32(payload), uint32(payload>>32),
+		semRelease|semWFI|sem64|semTime)
 }
 
 // stamp is release that waits for nothing.
@@ -96,9 +97,11 @@ func (p *pushbuffer) invalidate() {
 	p.method(subCompute, invalidateTexture, 0)
 }
 
-// copy copies height rows of width bytes. Of several rows no pitch may be less than the width: the copy engine fails then.
+// copy copies height rows of width bytes. Of several rows no pitch may be less than the width: the copy engine fails
+// then.
 func (p *pushbuffer) copy(dst, src uint64, dstPitch, srcPitch, width, height uint32) {
-	p.method(subCopy, copyOffsetIn, uint32(src>>32), uint32(src), uint32(dst>>32), uint32(dst), srcPitch, dstPitch, width, height)
+	p.method(subCopy, copyOffsetIn, uint32(src>>32), uint32(src), uint32(dst>>32), uint32(dst), srcPitch, dstPitch,
+		width, height)
 	p.method(subCopy, copyLaunch, copyNonPiped|copySrcPitch|copyDstPitch|rows(height))
 }
 
@@ -106,7 +109,8 @@ func (p *pushbuffer) copy(dst, src uint64, dstPitch, srcPitch, width, height uin
 func (p *pushbuffer) fill(dst uint64, pitch, width, height, value uint32, size int) {
 	const constA = 4 // DST_X_CONST_A
 	p.method(subCopy, copyRemapConstA, value, 0, constA|uint32(size-1)<<16)
-	p.method(subCopy, copyOffsetIn, uint32(dst>>32), uint32(dst), uint32(dst>>32), uint32(dst), pitch, pitch, width, height)
+	p.method(subCopy, copyOffsetIn, uint32(dst>>32), uint32(dst), uint32(dst>>32), uint32(dst), pitch, pitch, width,
+		height)
 	p.method(subCopy, copyLaunch, copyNonPiped|copySrcPitch|copyDstPitch|copyRemap|rows(height))
 }
 

@@ -76,8 +76,8 @@ func load(t *testing.T, d *rmtest.Driver, b *Backend) *code {
 	return c.(*code)
 }
 
-// execute does what kernels of the sample do: it finds them by their address in the descriptor, and parameters through its
-// constant bank 0.
+// execute does what kernels of the sample do: it finds them by their address in the descriptor, and parameters
+// through its constant bank 0.
 func execute(c *code, m *rmtest.Memory, at uint64) error {
 	d := qmd.Descriptor{V: &qmd.V4, B: m.Bytes(at, uint64(qmd.V4.Size))}
 	program := d.Get(qmd.ProgramUpper, 0)<<32 | d.Get(qmd.ProgramLower, 0)
@@ -134,11 +134,14 @@ func TestBringUp(t *testing.T) {
 			if b.sms != 132 || b.warps != 64 {
 				t.Errorf("%d multiprocessors of %d warps", b.sms, b.warps)
 			}
-			want := []string{"open /dev/nvidiactl", "alloc 0x41", "open /dev/nvidia0", "alloc 0x80", "alloc 0x2080", "alloc 0x90f1",
-				"alloc 0xc661", "alloc 0xa06c", "alloc 0x9067", "alloc 0xc86f", "alloc 0xcbc0", "alloc 0xc8b5", "control 0x20801210",
+			want := []string{"open /dev/nvidiactl", "alloc 0x41", "open /dev/nvidia0", "alloc 0x80", "alloc 0x2080",
+				"alloc 0x90f1",
+				"alloc 0xc661", "alloc 0xa06c", "alloc 0x9067", "alloc 0xc86f", "alloc 0xcbc0", "alloc 0xc8b5",
+				"control 0x20801210",
 				"control 0xa06c0101", "control 0xc36f0108"}
 			if unified {
-				want = slices.Insert(want, 6, "UVM_INITIALIZE_PARAMS", "UVM_REGISTER_GPU_PARAMS", "UVM_REGISTER_GPU_VASPACE_PARAMS")
+				want = slices.Insert(want, 6, "UVM_INITIALIZE_PARAMS", "UVM_REGISTER_GPU_PARAMS",
+					"UVM_REGISTER_GPU_VASPACE_PARAMS")
 				want = slices.Insert(want, len(want)-2, "UVM_REGISTER_CHANNEL_PARAMS")
 			}
 			at := 0
@@ -148,9 +151,25 @@ func TestBringUp(t *testing.T) {
 				}
 			}
 			if at < len(want) {
-				t.Errorf("%s, unified %v: %s does not come where it should:\n%s", version, unified, want[at], strings.Join(d.Calls, "\n"))
+				t.Errorf("%s, unified %v: %s does not come where it should:\n%s", version, unified, want[at],
+					strings.Join(d.Calls, "\n"))
 			}
 		}
+	}
+}
+
+// Clocks are asked for when wanted, and given back.
+func TestBoost(t *testing.T) {
+	d, _ := play(t, "580.95.05", Options{})
+	if d.Boost != 0 {
+		t.Errorf("boost %#x without being asked", d.Boost)
+	}
+	d, b := play(t, "580.95.05", Options{Boost: true})
+	if d.Boost != 0x12 {
+		t.Errorf("boost %#x", d.Boost)
+	}
+	if err := b.Close(); err != nil || d.Boost != 0x10 {
+		t.Errorf("boost %#x after Close: %v", d.Boost, err)
 	}
 }
 
@@ -176,7 +195,8 @@ func TestRefusedDriver(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	d, b := play(t, "580.95.05", Options{})
-	for _, bad := range [][2]uint64{{base + 4096, 2 << 20}, {base, 4096}, {base, 0}, {ownBase, 2 << 20}, {ownBase - 2<<20, 4 << 20},
+	for _, bad := range [][2]uint64{{base + 4096, 2 << 20}, {base, 4096}, {base, 0}, {ownBase, 2 << 20},
+		{ownBase - 2<<20, 4 << 20},
 		{localWindow, 2 << 20}, {1<<48 - 2<<20, 4 << 20}, {1<<64 - 2<<20, 4 << 20}} {
 		if err := b.Map(bad[0], bad[1]); err == nil {
 			t.Errorf("map %#x+%#x is taken", bad[0], bad[1])
@@ -228,7 +248,8 @@ func TestWords(t *testing.T) {
 	}
 	const lanes = 20
 	want := make([]uint32, lanes)
-	words := []engine.Word{{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: lanes * 64, Height: 1, Value: 7, Size: 4}}}}}
+	words := []engine.Word{{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: lanes * 64, Height: 1, Value: 7,
+		Size: 4}}}}}
 	for i := range want {
 		want[i] = 7
 	}
@@ -246,11 +267,14 @@ func TestWords(t *testing.T) {
 		words = append(words, w)
 		if k%10 == 5 {
 			words = append(words, engine.Word{Ops: []engine.Op{
-				{Copy: &engine.Copy{Dst: base + 1<<20, Src: base, DstPitch: 512, SrcPitch: 256, Width: 256, Height: lanes}},
+				{Copy: &engine.Copy{Dst: base + 1<<20, Src: base, DstPitch: 512, SrcPitch: 256, Width: 256,
+					Height: lanes}},
 				{Set: &engine.Set{Dst: base + 2<<20, Pitch: 100, Width: 33, Height: 5, Value: k, Size: 1}}}},
-				engine.Word{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: lanes * 128, Height: 1, Value: 1, Size: 2}}}},
+				engine.Word{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: lanes * 128, Height: 1, Value: 1,
+					Size: 2}}}},
 				engine.Word{Ops: []engine.Op{chainOp(t, c, base+3<<20, 1, 1),
-					{Copy: &engine.Copy{Dst: base, Src: base + 1<<20, DstPitch: 256, SrcPitch: 512, Width: 256, Height: lanes}}}})
+					{Copy: &engine.Copy{Dst: base, Src: base + 1<<20, DstPitch: 256, SrcPitch: 512, Width: 256,
+						Height: lanes}}}})
 		}
 	}
 	p, err := b.Prepare(words)
@@ -315,7 +339,8 @@ func TestFault(t *testing.T) {
 	if err := b.Map(base, 2<<20); err != nil {
 		t.Fatal(err)
 	}
-	p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{good}}, {Ops: []engine.Op{good}}, {Ops: []engine.Op{bad}}, {Ops: []engine.Op{good}}})
+	p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{good}}, {Ops: []engine.Op{good}}, {Ops: []engine.Op{bad}},
+		{Ops: []engine.Op{good}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +353,8 @@ func TestFault(t *testing.T) {
 	if err := p.Run(time.Second); err == nil || !strings.Contains(err.Error(), "chain") {
 		t.Errorf("next run: %v", err)
 	}
-	for what, err := range map[string]error{"map": b.Map(base+4<<20, 2<<20), "write": b.Write(base, []byte{1}), "read": b.Read(base, []byte{1})} {
+	for what, err := range map[string]error{"map": b.Map(base+4<<20, 2<<20), "write": b.Write(base, []byte{1}),
+		"read": b.Read(base, []byte{1})} {
 		if err == nil {
 			t.Errorf("%s goes on", what)
 		}
@@ -382,11 +408,16 @@ func TestRefusedWork(t *testing.T) {
 		{"block depth", with("empty", 0, func(l *engine.Launch) { l.Block[2] = 65 }), "block of"},
 		{"launch bounds", with("regs", 8, func(l *engine.Launch) { l.Block[0] = 129 }), "the kernel takes 128"},
 		{"shared memory", with("dsmem", 12, func(l *engine.Launch) { l.Shared = 228 << 10 }), "a block may have"},
-		{"cluster", with("clusterany", 8, func(l *engine.Launch) { l.Cluster = [3]uint32{2, 1, 1} }), "not of whole clusters"},
-		{"cooperative", with("coop", 8, func(l *engine.Launch) { l.Cooperative, l.Grid[0], l.Block[0] = true, 265, 1024 }), "can run at once"},
+		{"cluster", with("clusterany", 8, func(l *engine.Launch) { l.Cluster = [3]uint32{2, 1, 1} }),
+			"not of whole clusters"},
+		{"cooperative", with("coop", 8, func(l *engine.Launch) {
+			l.Cooperative, l.Grid[0], l.Block[0] = true, 265,
+				1024
+		}), "can run at once"},
 		{"nothing", engine.Op{}, "must be one"},
 		{"two things", engine.Op{Set: &engine.Set{}, Copy: &engine.Copy{}}, "must be one"},
-		{"rows closer than long", engine.Op{Copy: &engine.Copy{Dst: base, Src: base, DstPitch: 10, SrcPitch: 0, Width: 10, Height: 2}}, "apart"},
+		{"rows closer than long", engine.Op{Copy: &engine.Copy{Dst: base, Src: base, DstPitch: 10, SrcPitch: 0,
+			Width: 10, Height: 2}}, "apart"},
 		{"no bytes", engine.Op{Copy: &engine.Copy{}}, "copy of"},
 		{"odd elements", engine.Op{Set: &engine.Set{Dst: base, Width: 1, Height: 1, Size: 3}}, "elements of 3"},
 		{"odd address", engine.Op{Set: &engine.Set{Dst: base + 2, Width: 1, Height: 1, Size: 4}}, "elements of 4"},
@@ -410,12 +441,14 @@ func TestRefusedWork(t *testing.T) {
 	}
 }
 
-// Constant bank 0 is libcuda's, word for word, but for addresses: read there by a kernel (bank<<<(8,4), 256, 5000>>>, cluster 4,2).
+// Constant bank 0 is libcuda's, word for word, but for addresses: read there by a kernel (bank<<<(8,4), 256, 5000>>>,
+// cluster 4,2).
 func TestBank0(t *testing.T) {
 	d, b := play(t, "580.95.05", Options{})
 	c := load(t, d, b)
 	l := launchOf(t, c, "bank", make([]byte, 268))
-	l.Grid, l.Block, l.Cluster, l.Shared, l.Cooperative = [3]uint32{8, 4, 1}, [3]uint32{256, 1, 1}, [3]uint32{4, 2, 1}, 5000, true
+	l.Grid, l.Block, l.Cluster, l.Shared, l.Cooperative = [3]uint32{8, 4, 1}, [3]uint32{256, 1, 1}, [3]uint32{4, 2,
+		1}, 5000, true
 	bl, err := b.block(l)
 	if err != nil {
 		t.Fatal(err)
@@ -425,9 +458,12 @@ func TestBank0(t *testing.T) {
 	bank := make([]byte, bl.bankSize)
 	const at = 0xa0_0500_0000
 	bl.fillBank0(b, at, bank)
-	want := map[int]uint32{0x0: 0x100, 0x4: 1, 0x8: 1, 0xc: 8, 0x10: 4, 0x14: 1, 0x1c: sharedWindow >> 32, 0x24: localWindow >> 32,
-		0x28: 0xfffbb0, 0x2c: 0x1388, 0x30: 1, 0x44: 0xa0, 0x48: uint32(at + bl.barrier), 0x58: 1, 0xc0: uint32(at + bl.bank), 0xc4: 0xa0,
-		0x10c: 132, 0x110: 1, 0x114: 0x400, 0x13c: 0x1788, 0x140: 1, 0x144: 4, 0x148: 2, 0x14c: 1, 0x150: 0x3e800000, 0x154: 0x3f000000,
+	want := map[int]uint32{0x0: 0x100, 0x4: 1, 0x8: 1, 0xc: 8, 0x10: 4, 0x14: 1, 0x1c: sharedWindow >> 32,
+		0x24: localWindow >> 32,
+		0x28: 0xfffbb0, 0x2c: 0x1388, 0x30: 1, 0x44: 0xa0, 0x48: uint32(at + bl.barrier), 0x58: 1, 0xc0: uint32(at +
+			bl.bank), 0xc4: 0xa0,
+		0x10c: 132, 0x110: 1, 0x114: 0x400, 0x13c: 0x1788, 0x140: 1, 0x144: 4, 0x148: 2, 0x14c: 1, 0x150: 0x3e800000,
+		0x154: 0x3f000000,
 		0x158: 0x3f800000, 0x15c: 2, 0x160: 2, 0x164: 1, 0x16c: 1 << 24, 0x174: sharedWindow >> 32, 0x188: 8,
 		0x198: uint32(at + bl.bank + 0x210), 0x19c: 0xa0, 0x1a0: uint32(at + bl.bank + 0x31c), 0x1a4: 0xa0}
 	for i := 0; i < 0x210; i += 4 {

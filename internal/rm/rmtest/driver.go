@@ -1,7 +1,7 @@
-// Package rmtest plays NVIDIA's driver for tests: device files on which a channel can be brought up and work submitted. It
-// checks the size of every structure that it is given against what a C compiler makes of the vendor's headers (layout.txt),
-// and that every handle is one that was made. A channel's pushbuffers are read as the hardware reads them; kernels are
-// functions of the test.
+// Package rmtest plays NVIDIA's driver for tests: device files on which a channel can be brought up and work
+// submitted. It checks the size of every structure that it is given against what a C compiler makes of the vendor's
+// headers (layout.txt), and that every handle is one that was made. A channel's pushbuffers are read as the hardware
+// reads them; kernels are functions of the test.
 package rmtest
 
 import (
@@ -26,6 +26,8 @@ type Driver struct {
 	Next func(descriptor []byte) (next uint64, release func(m *Memory))
 	// Hang has the channel do nothing from the n-th launch on.
 	Hang int
+	// Boost is what was last asked about clocks (NV2080_CTRL_PERF_BOOST_FLAGS).
+	Boost uint32
 	// FaultAt is the address that the debugger tells.
 	FaultAt uint64
 
@@ -51,8 +53,10 @@ type object struct {
 
 // NewDriver is an H200 on a driver of a version.
 func NewDriver(version string) *Driver {
-	d := &Driver{Version: version, size: map[string]int{}, objects: map[uint32]object{}, open: map[int32]*file{}, Hang: -1,
-		bells: map[*byte]bool{}, Classes: []uint32{rm.HOPPER_COMPUTE_A, rm.HOPPER_CHANNEL_GPFIFO_A, rm.HOPPER_DMA_COPY_A,
+	d := &Driver{Version: version, size: map[string]int{}, objects: map[uint32]object{}, open: map[int32]*file{},
+		Hang:  -1,
+		bells: map[*byte]bool{}, Classes: []uint32{rm.HOPPER_COMPUTE_A, rm.HOPPER_CHANNEL_GPFIFO_A,
+			rm.HOPPER_DMA_COPY_A,
 			rm.HOPPER_USERMODE_A}}
 	d.sizes(version)
 	return d
@@ -84,7 +88,8 @@ func (d *Driver) Left() string {
 	if len(d.open) == 0 && len(d.objects) == 0 && len(d.Space.maps) == 0 && d.live == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d files, %d objects, %d mappings on the device, %d here", len(d.open), len(d.objects), len(d.Space.maps), d.live)
+	return fmt.Sprintf("%d files, %d objects, %d mappings on the device, %d here", len(d.open), len(d.objects),
+		len(d.Space.maps), d.live)
 }
 
 func (d *Driver) wrong(format string, args ...any) {
@@ -162,8 +167,9 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 	if request>>30 != 3 || request>>8&0xff != 'F' || int(request>>16&0x3fff) != len(arg) {
 		return fmt.Errorf("request %#x with %d bytes", request, len(arg))
 	}
-	name := map[uint32]string{rm.NV_ESC_REGISTER_FD: "nv_ioctl_register_fd_t", rm.NV_ESC_CHECK_VERSION_STR: "nv_ioctl_rm_api_version_t",
-		rm.NV_ESC_RM_ALLOC_MEMORY: "nv_ioctl_nvos02_parameters_with_fd", rm.NV_ESC_RM_FREE: "NVOS00_PARAMETERS",
+	name := map[uint32]string{rm.NV_ESC_REGISTER_FD: "nv_ioctl_register_fd_t",
+		rm.NV_ESC_CHECK_VERSION_STR: "nv_ioctl_rm_api_version_t",
+		rm.NV_ESC_RM_ALLOC_MEMORY:   "nv_ioctl_nvos02_parameters_with_fd", rm.NV_ESC_RM_FREE: "NVOS00_PARAMETERS",
 		rm.NV_ESC_RM_CONTROL: "NVOS54_PARAMETERS", rm.NV_ESC_RM_ALLOC: "NVOS21_PARAMETERS",
 		rm.NV_ESC_RM_MAP_MEMORY: "nv_ioctl_nvos33_parameters_with_fd", rm.NV_ESC_RM_MAP_MEMORY_DMA: "NVOS46_PARAMETERS",
 		rm.NV_ESC_RM_UNMAP_MEMORY_DMA: "NVOS47_PARAMETERS"}[nr]

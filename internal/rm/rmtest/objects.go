@@ -13,10 +13,13 @@ var le = binary.LittleEndian
 var classes = map[uint32]string{rm.NV01_ROOT_CLIENT: "", rm.NV01_DEVICE_0: "NV0080_ALLOC_PARAMETERS",
 	rm.NV20_SUBDEVICE_0: "NV2080_ALLOC_PARAMETERS", rm.FERMI_VASPACE_A: "NV_VASPACE_ALLOCATION_PARAMETERS",
 	rm.NV01_MEMORY_VIRTUAL: "NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS", rm.NV01_MEMORY_SYSTEM: "NV_MEMORY_ALLOCATION_PARAMS",
-	rm.NV01_MEMORY_LOCAL_USER: "NV_MEMORY_ALLOCATION_PARAMS", rm.KEPLER_CHANNEL_GROUP_A: "NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS",
-	rm.FERMI_CONTEXT_SHARE_A: "NV_CTXSHARE_ALLOCATION_PARAMETERS", rm.HOPPER_CHANNEL_GPFIFO_A: "NV_CHANNEL_ALLOC_PARAMS",
+	rm.NV01_MEMORY_LOCAL_USER:  "NV_MEMORY_ALLOCATION_PARAMS",
+	rm.KEPLER_CHANNEL_GROUP_A:  "NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS",
+	rm.FERMI_CONTEXT_SHARE_A:   "NV_CTXSHARE_ALLOCATION_PARAMETERS",
+	rm.HOPPER_CHANNEL_GPFIFO_A: "NV_CHANNEL_ALLOC_PARAMS",
 	rm.AMPERE_CHANNEL_GPFIFO_A: "NV_CHANNEL_ALLOC_PARAMS", rm.GT200_DEBUGGER: "NV83DE_ALLOC_PARAMETERS",
-	rm.HOPPER_USERMODE_A: "", rm.AMPERE_USERMODE_A: "", rm.HOPPER_COMPUTE_A: "", rm.HOPPER_DMA_COPY_A: "", rm.AMPERE_COMPUTE_A: "",
+	rm.HOPPER_USERMODE_A: "", rm.AMPERE_USERMODE_A: "", rm.HOPPER_COMPUTE_A: "", rm.HOPPER_DMA_COPY_A: "",
+	rm.AMPERE_COMPUTE_A:  "",
 	rm.AMPERE_DMA_COPY_A: ""}
 
 // alloc makes an object.
@@ -56,7 +59,8 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 			return invalidObject
 		}
 		d.channel = &channel{token: 7, ring: le.Uint64(params[8:]), entries: le.Uint32(params[16:]),
-			notifier: d.objects[le.Uint32(params)].bytes, userd: d.objects[le.Uint32(params[32:])].bytes[le.Uint64(params[64:]):]}
+			notifier: d.objects[le.Uint32(params)].bytes,
+			userd:    d.objects[le.Uint32(params[32:])].bytes[le.Uint64(params[64:]):]}
 		d.group = parent
 	}
 	d.objects[handle] = o
@@ -127,7 +131,8 @@ func (d *Driver) mapThere(arg []byte) {
 		at, status = 40, 48
 	}
 	o := d.objects[le.Uint32(arg[12:])]
-	if d.objects[le.Uint32(arg[8:])].class != rm.NV01_MEMORY_VIRTUAL || le.Uint32(arg[32:])&rm.NVOS46_FLAGS_DMA_OFFSET_FIXED_TRUE == 0 {
+	if d.objects[le.Uint32(arg[8:])].class != rm.NV01_MEMORY_VIRTUAL ||
+		le.Uint32(arg[32:])&rm.NVOS46_FLAGS_DMA_OFFSET_FIXED_TRUE == 0 {
 		d.wrong("mapping of object %#x into %#x", le.Uint32(arg[12:]), le.Uint32(arg[8:]))
 	}
 	le.PutUint32(arg[status:], d.Space.place(le.Uint64(arg[at:]), le.Uint64(arg[24:]), o.bytes))
@@ -140,6 +145,7 @@ var controls = map[uint32]string{rm.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: "NV0000_
 	rm.NV2080_CTRL_CMD_GPU_GET_GID_INFO:               "NV2080_CTRL_GPU_GET_GID_INFO_PARAMS",
 	rm.NV2080_CTRL_CMD_GR_GET_INFO:                    "NV2080_CTRL_GR_GET_INFO_PARAMS",
 	rm.NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE:   "NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS",
+	rm.NV2080_CTRL_CMD_PERF_BOOST:                     "NV2080_CTRL_PERF_BOOST_PARAMS",
 	rm.NV2080_CTRL_CMD_FB_GET_INFO_V2:                 "NV2080_CTRL_FB_GET_INFO_V2_PARAMS",
 	rm.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE:                "NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS",
 	rm.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN:   "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS",
@@ -171,6 +177,8 @@ func (d *Driver) control(arg, p []byte, in []rm.Pointer) uint32 {
 		le.PutUint32(p[8:], 1<<20) // KiB
 	case rm.NV2080_CTRL_CMD_GR_GET_INFO:
 		grInfo(in[0].To)
+	case rm.NV2080_CTRL_CMD_PERF_BOOST:
+		d.Boost = le.Uint32(p)
 	case rm.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE:
 		d.channel.scheduled = p[0] == 1
 	case rm.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN:
@@ -188,7 +196,8 @@ func (d *Driver) control(arg, p []byte, in []rm.Pointer) uint32 {
 
 // grInfo answers about an H200.
 func grInfo(list []byte) {
-	answers := map[uint32]uint32{rm.NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT: 66, rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS: 8,
+	answers := map[uint32]uint32{rm.NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT: 66,
+		rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS:        8,
 		rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC: 9, rm.NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC: 2,
 		rm.NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM: 64}
 	for ; len(list) >= 8; list = list[8:] {
@@ -198,9 +207,11 @@ func grInfo(list []byte) {
 
 // unified answers a request of unified memory.
 func (d *Driver) unified(request uint32, arg []byte) error {
-	name, ok := map[uint32]string{rm.UVM_INITIALIZE: "UVM_INITIALIZE_PARAMS", rm.UVM_MM_INITIALIZE: "UVM_MM_INITIALIZE_PARAMS",
-		rm.UVM_REGISTER_GPU: "UVM_REGISTER_GPU_PARAMS", rm.UVM_REGISTER_GPU_VASPACE: "UVM_REGISTER_GPU_VASPACE_PARAMS",
-		rm.UVM_REGISTER_CHANNEL: "UVM_REGISTER_CHANNEL_PARAMS", rm.UVM_UNREGISTER_CHANNEL: "UVM_UNREGISTER_CHANNEL_PARAMS",
+	name, ok := map[uint32]string{rm.UVM_INITIALIZE: "UVM_INITIALIZE_PARAMS",
+		rm.UVM_MM_INITIALIZE: "UVM_MM_INITIALIZE_PARAMS",
+		rm.UVM_REGISTER_GPU:  "UVM_REGISTER_GPU_PARAMS", rm.UVM_REGISTER_GPU_VASPACE: "UVM_REGISTER_GPU_VASPACE_PARAMS",
+		rm.UVM_REGISTER_CHANNEL:      "UVM_REGISTER_CHANNEL_PARAMS",
+		rm.UVM_UNREGISTER_CHANNEL:    "UVM_UNREGISTER_CHANNEL_PARAMS",
 		rm.UVM_CREATE_EXTERNAL_RANGE: "UVM_CREATE_EXTERNAL_RANGE_PARAMS", rm.UVM_FREE: "UVM_FREE_PARAMS",
 		rm.UVM_MAP_EXTERNAL_ALLOCATION: "UVM_MAP_EXTERNAL_ALLOCATION_PARAMS"}[request]
 	if !ok {
@@ -217,7 +228,8 @@ func (d *Driver) unified(request uint32, arg []byte) error {
 		if le.Uint32(arg[24+16:]) != rm.UvmGpuMappingTypeReadWriteAtomic || le.Uint64(arg[9240:]) != 1 {
 			d.wrong("mapping for %d GPUs of type %d", le.Uint64(arg[9240:]), le.Uint32(arg[40:]))
 		}
-		le.PutUint32(arg[9260:], d.Space.place(le.Uint64(arg), le.Uint64(arg[8:]), d.objects[le.Uint32(arg[9256:])].bytes))
+		le.PutUint32(arg[9260:], d.Space.place(le.Uint64(arg), le.Uint64(arg[8:]),
+			d.objects[le.Uint32(arg[9256:])].bytes))
 	case rm.UVM_FREE:
 		le.PutUint32(arg[16:], d.Space.unmap(le.Uint64(arg)))
 	}
