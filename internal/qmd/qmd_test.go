@@ -70,7 +70,7 @@ func TestAsLibcuda(t *testing.T) {
 			}
 			compared++
 			if a, b := (Descriptor{&V4, ours}).Get(f, 0), theirs.Get(f, 0); a != b {
-				t.Errorf("%s: field %d at bit %d is %#x, libcuda's %#x", name, f, V4.spans[f].low, a, b)
+				t.Errorf("%s: %v is %#x, libcuda's %#x", name, f, a, b)
 			}
 		}
 	}
@@ -122,6 +122,58 @@ func TestGolden(t *testing.T) {
 		}
 		if got != string(want) {
 			t.Errorf("%s:\n%s", g.name, got)
+		}
+	}
+}
+
+// spelled3 are fields that version 3.0 spells otherwise.
+var spelled3 = map[string]string{"RELEASE_ENABLE": "RELEASE0_ENABLE",
+	"RELEASE_STRUCTURE_SIZE": "RELEASE0_STRUCTURE_SIZE",
+	"RELEASE_MEMBAR_TYPE":    "RELEASE0_MEMBAR_TYPE", "RELEASE_PAYLOAD64B": "RELEASE0_PAYLOAD64B",
+	"RELEASE_REDUCTION_ENABLE": "RELEASE0_REDUCTION_ENABLE", "RELEASE_REDUCTION_OP": "RELEASE0_REDUCTION_OP",
+	"RELEASE_SEMAPHORE0_ADDR_LOWER":    "RELEASE0_ADDRESS_LOWER",
+	"RELEASE_SEMAPHORE0_ADDR_UPPER":    "RELEASE0_ADDRESS_UPPER",
+	"RELEASE_SEMAPHORE0_PAYLOAD_LOWER": "RELEASE0_PAYLOAD_LOWER",
+	"RELEASE_SEMAPHORE0_PAYLOAD_UPPER": "RELEASE0_PAYLOAD_UPPER", "DEPENDENT_QMD_ENABLE": "DEPENDENT_QMD0_ENABLE",
+	"DEPENDENT_QMD_ACTION": "DEPENDENT_QMD0_ACTION", "DEPENDENT_QMD_PREFETCH": "DEPENDENT_QMD0_PREFETCH",
+	"CONSTANT_BUFFER_ADDR_LOWER_SHIFTED6": "CONSTANT_BUFFER_ADDR_LOWER",
+	"CONSTANT_BUFFER_ADDR_UPPER_SHIFTED6": "CONSTANT_BUFFER_ADDR_UPPER", "QMD_MINOR_VERSION": "QMD_VERSION",
+	"GRID_WIDTH": "CTA_RASTER_WIDTH", "GRID_HEIGHT": "CTA_RASTER_HEIGHT", "GRID_DEPTH": "CTA_RASTER_DEPTH",
+	"REGISTER_COUNT": "REGISTER_COUNT_V"}
+
+// Fields stand where the headers say.
+func TestHeaders(t *testing.T) {
+	for file, v := range map[string]*Version{"testdata/fields-v4.txt": &V4, "testdata/fields-v3.txt": &V3} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := map[string]span{}
+		for line := range strings.Lines(string(text)) {
+			var name string
+			var s span
+			if line[0] == '#' {
+				continue
+			}
+			fmt.Sscan(line, &name, &s.high, &s.low, &s.stride)
+			header[name] = s
+		}
+		for f := range numFields {
+			name := names[f]
+			if other, ok := spelled3[name]; ok && v == &V3 {
+				name = other
+			}
+			got, want := v.spans[f], header[name]
+			if got.missing() {
+				continue
+			}
+			// Of fields that the header numbers by hand the first one says nothing of a stride.
+			if second, ok := header[strings.Replace(name, "0", "1", 1)]; want.stride == 0 && ok && got.stride != 0 {
+				want.stride = second.low - want.low
+			}
+			if got != want {
+				t.Errorf("%s: %s is %v, in the header %v", v.Name, name, got, want)
+			}
 		}
 	}
 }

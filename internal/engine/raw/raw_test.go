@@ -208,6 +208,9 @@ func TestMemory(t *testing.T) {
 	if err := b.Map(base+6<<20, 4<<20); err == nil {
 		t.Error("two mappings overlap")
 	}
+	if got := d.Space.Bytes(base, 8<<20); len(bytes.Trim(got, "\x00")) != 0 {
+		t.Error("mapped memory is not zeroed")
+	}
 	in := make([]byte, 5<<20+13)
 	for i := range in {
 		in[i] = byte(i * 7 >> 3)
@@ -313,6 +316,9 @@ func TestBoundaries(t *testing.T) {
 	if err := b.Map(base, 2<<20); err != nil {
 		t.Fatal(err)
 	}
+	if !slices.Contains(d.Methods, "new code") {
+		t.Error("the GPU is not told that there is new code")
+	}
 	one := chainOp(t, c, base, 3, 1)
 	set := engine.Op{Set: &engine.Set{Dst: base, Width: 1, Height: 1, Value: 1, Size: 4}}
 	p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{one, one}}, {Ops: []engine.Op{one}}, {Ops: []engine.Op{one}},
@@ -321,6 +327,13 @@ func TestBoundaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Methods = nil
+	var invalidates []uint64
+	execute := d.Kernel
+	d.Kernel = func(m *rmtest.Memory, at uint64) error {
+		q := qmd.Descriptor{V: &qmd.V4, B: m.Bytes(at, uint64(qmd.V4.Size))}
+		invalidates = append(invalidates, q.Get(qmd.InvalidateShaderData, 0))
+		return execute(m, at)
+	}
 	if err := p.Run(time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +341,10 @@ func TestBoundaries(t *testing.T) {
 		"invalidate launch idle invalidate invalidate set joined release"
 	if got := strings.Join(d.Methods, " "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
+	}
+	// Only the chained launch begins without a method that invalidates: its descriptor says it.
+	if want := []uint64{0, 0, 0, 1, 0, 0}; !slices.Equal(invalidates, want) {
+		t.Errorf("descriptors invalidate: %v, want %v", invalidates, want)
 	}
 }
 
@@ -469,6 +486,31 @@ func TestBank0(t *testing.T) {
 	for i := 0; i < 0x210; i += 4 {
 		if got := le.Uint32(bank[i:]); got != want[i] {
 			t.Errorf("bank 0, %#x is %#x, want %#x", i, got, want[i])
+		}
+	}
+}
+
+// A multiprocessor's shared memory is divided as libcuda does it (internal/qmd/testdata/libcuda.txt).
+func TestCarve(t *testing.T) {
+	d, b := play(t, "580.95.05", Options{})
+	c := load(t, d, b)
+	for _, w := range []struct {
+		kernel  string
+		threads uint32
+		dynamic uint32
+		params  int
+		least   uint32
+		wish    uint32
+	}{{"empty", 198, 0, 0, 16, 32}, {"smem", 111, 0, 8, 100, 132}, {"dsmem", 117, 5 << 10, 12, 100, 132},
+		{"dsmem", 117, 20 << 10, 12, 228, 228}, {"regs", 53, 0, 8, 8, 32}, {"local", 123, 0, 12, 16, 32}} {
+		l := launchOf(t, c, w.kernel, make([]byte, w.params))
+		l.Block[0], l.Shared = w.threads, w.dynamic
+		bl, err := b.block(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bl.carve(b); got != [3]uint32{w.least << 10, w.wish << 10, 228 << 10} {
+			t.Errorf("%+v: %v", w, got)
 		}
 	}
 }

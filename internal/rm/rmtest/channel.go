@@ -139,6 +139,8 @@ func (c *channel) method(d *Driver, sub, at, value uint32) error {
 		return c.semaphore(d, value, get(0x60)<<32|get(0x5c), get(0x68)<<32|get(0x64))
 	case 1<<16 | 0x110:
 		d.Methods = append(d.Methods, "idle")
+	case 1<<16 | 0x21c:
+		d.Methods = append(d.Methods, "new code")
 	case 1<<16 | 0x1698:
 		d.Methods = append(d.Methods, "invalidate")
 	case 1<<16 | 0x790 + 4:

@@ -42,6 +42,7 @@ type Driver struct {
 	last    int32
 	bells   map[*byte]bool
 	group   uint32 // of the channel
+	bound   uint32 // the channel that unified memory has
 	channel *channel
 	live    int // memory of this process that was not unmapped
 }

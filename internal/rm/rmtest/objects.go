@@ -1,6 +1,7 @@
 package rmtest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -50,7 +51,10 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 	o := object{class: class, parent: parent}
 	switch class {
 	case rm.NV01_MEMORY_SYSTEM, rm.NV01_MEMORY_LOCAL_USER:
-		o.bytes = make([]byte, le.Uint64(params[64:]))
+		o.bytes = bytes.Repeat([]byte{0xa5}, int(le.Uint64(params[64:]))) // what others left there
+		if class == rm.NV01_MEMORY_SYSTEM {
+			clear(o.bytes)
+		}
 	case rm.HOPPER_USERMODE_A, rm.AMPERE_USERMODE_A:
 		o.bytes = make([]byte, rm.UsermodeSize)
 		d.bells[&o.bytes[rm.UsermodeDoorbell]] = true
@@ -86,6 +90,9 @@ func (d *Driver) free(handle uint32) uint32 {
 func (d *Driver) end(handle uint32) {
 	o := d.objects[handle]
 	delete(d.objects, handle)
+	if handle == d.bound {
+		d.wrong("a channel is freed while unified memory has it")
+	}
 	if o.class == rm.FERMI_VASPACE_A {
 		d.Space.maps = nil
 	}
@@ -224,6 +231,9 @@ func (d *Driver) unified(request uint32, arg []byte) error {
 		d.known(le.Uint32(arg[20:]), le.Uint32(arg[24:]))
 	case rm.UVM_REGISTER_CHANNEL:
 		d.known(le.Uint32(arg[20:]), le.Uint32(arg[24:]))
+		d.bound = le.Uint32(arg[24:])
+	case rm.UVM_UNREGISTER_CHANNEL:
+		d.bound = 0
 	case rm.UVM_MAP_EXTERNAL_ALLOCATION:
 		if le.Uint32(arg[24+16:]) != rm.UvmGpuMappingTypeReadWriteAtomic || le.Uint64(arg[9240:]) != 1 {
 			d.wrong("mapping for %d GPUs of type %d", le.Uint64(arg[9240:]), le.Uint32(arg[40:]))
