@@ -31,6 +31,7 @@ const (
 type Cubin struct {
 	Arch     int  // 90 for sm_90 and sm_90a
 	Specific bool // sm_90a
+	ABI      int  // 8 since toolkit 13
 	Flags    uint32
 	Sections []Section
 	Kernels  []Kernel // entries and device functions that have a section of code, in symbol order
@@ -45,6 +46,8 @@ type Section struct {
 	Link uint32
 	Size uint64
 	Data []byte
+
+	Flags, Align uint64
 }
 
 // A Kernel is a function of a cubin: an entry, or code that others call.
@@ -104,7 +107,7 @@ func OpenCubin(b []byte) (*Cubin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cubin: %w", err)
 	}
-	c := &Cubin{Flags: r.flags, Sections: r.sections}
+	c := &Cubin{ABI: int(r.abi), Flags: r.flags, Sections: r.sections}
 	if r.abi >= elfABIv2 {
 		c.Arch, c.Specific = int(r.flags>>8&0xff), r.flags&0x8 != 0
 	} else {
@@ -158,7 +161,8 @@ func readELF(b []byte) (*elfFile, error) {
 	nameAt := make([]uint32, num)
 	for i := range num {
 		h := b[shoff+64*i:]
-		s := Section{Type: le.Uint32(h[4:]), Link: le.Uint32(h[40:]), Info: le.Uint32(h[44:]), Size: le.Uint64(h[32:])}
+		s := Section{Type: le.Uint32(h[4:]), Link: le.Uint32(h[40:]), Info: le.Uint32(h[44:]), Size: le.Uint64(h[32:]),
+			Flags: le.Uint64(h[8:]), Align: le.Uint64(h[48:])}
 		nameAt[i] = le.Uint32(h)
 		if off := le.Uint64(h[24:]); s.Type != sectionNoBits && s.Size > 0 && i > 0 {
 			if off > uint64(len(b)) || s.Size > uint64(len(b))-off {

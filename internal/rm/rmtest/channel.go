@@ -1,0 +1,274 @@
+package rmtest
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Memory is the GPU's view of memory.
+type Memory struct{ maps []mapping }
+
+type mapping struct {
+	at    uint64
+	bytes []byte
+}
+
+// place maps bytes at a device address.
+func (m *Memory) place(at, size uint64, bytes []byte) uint32 {
+	if size == 0 || uint64(len(bytes)) < size || at%4096 != 0 {
+		return invalidArg
+	}
+	for _, old := range m.maps {
+		if at < old.at+uint64(len(old.bytes)) && old.at < at+size {
+			return addressInUse
+		}
+	}
+	m.maps = append(m.maps, mapping{at, bytes[:size]})
+	return okay
+}
+
+func (m *Memory) unmap(at uint64) uint32 {
+	for i, old := range m.maps {
+		if old.at == at {
+			m.maps = append(m.maps[:i], m.maps[i+1:]...)
+			return okay
+		}
+	}
+	return invalidArg
+}
+
+// Bytes is n bytes at a device address; nil if they are not mapped as one.
+func (m *Memory) Bytes(at, n uint64) []byte {
+	for _, old := range m.maps {
+		if at >= old.at && at-old.at <= uint64(len(old.bytes)) && n <= uint64(len(old.bytes))-(at-old.at) {
+			return old.bytes[at-old.at:][:n]
+		}
+	}
+	return nil
+}
+
+// A channel is one that runs what its ring says.
+type channel struct {
+	token     uint32
+	ring      uint64
+	entries   uint32
+	get       uint32
+	userd     []byte
+	notifier  []byte
+	scheduled bool
+	dead      bool
+	launches  int
+	clock     uint64
+	state     map[uint32]uint32 // last value of each method, of all subchannels
+}
+
+var errHang = errors.New("hang")
+
+// run takes entries until there are none left, or until something fails.
+func (c *channel) run(d *Driver) {
+	if c.state == nil {
+		c.state = map[uint32]uint32{}
+	}
+	put := le.Uint32(c.userd[0x8c:])
+	for !c.dead && c.get != put {
+		entry := le.Uint64(d.Space.Bytes(c.ring+8*uint64(c.get), 8))
+		c.get = (c.get + 1) % c.entries
+		push := d.Space.Bytes(entry&0xfffffffffc, entry>>42&(1<<21-1)*4)
+		if push == nil {
+			d.wrong("pushbuffer at %#x is not mapped", entry&0xfffffffffc)
+			return
+		}
+		err := c.words(d, push)
+		if errors.Is(err, errHang) {
+			c.dead = true
+			return
+		}
+		if err != nil {
+			c.fail(d, err)
+		}
+	}
+	le.PutUint32(c.userd[0x88:], c.get)
+}
+
+// fail reports an error of the channel, as the driver does: the kernel's (13), or an address (31).
+func (c *channel) fail(d *Driver, err error) {
+	d.Methods = append(d.Methods, "fault: "+err.Error())
+	c.dead = true
+	code := uint32(13)
+	if d.FaultAt != 0 {
+		code = 31
+	}
+	le.PutUint32(c.notifier[8:], code)
+	le.PutUint16(c.notifier[14:], 0xffff)
+}
+
+// words runs a pushbuffer.
+func (c *channel) words(d *Driver, push []byte) error {
+	for len(push) >= 4 {
+		h := le.Uint32(push)
+		push = push[4:]
+		kind, count, sub, at := h>>29, h>>16&0x1fff, h>>13&7, h&0x1fff<<2
+		if kind == 4 {
+			if err := c.method(d, sub, at, count); err != nil {
+				return err
+			}
+			continue
+		}
+		if kind != 1 || uint64(count)*4 > uint64(len(push)) {
+			return fmt.Errorf("method header %#x", h)
+		}
+		for i := range count {
+			if err := c.method(d, sub, at+4*i, le.Uint32(push[4*i:])); err != nil {
+				return err
+			}
+		}
+		push = push[4*count:]
+	}
+	return nil
+}
+
+// method runs one.
+func (c *channel) method(d *Driver, sub, at, value uint32) error {
+	if at < 0x100 {
+		sub = 0
+	}
+	c.state[sub<<16|at] = value
+	get := func(at uint32) uint64 { return uint64(c.state[sub<<16|at]) }
+	switch sub<<16 | at {
+	case 0x6c:
+		return c.semaphore(d, value, get(0x60)<<32|get(0x5c), get(0x68)<<32|get(0x64))
+	case 1<<16 | 0x110:
+		d.Methods = append(d.Methods, "idle")
+	case 1<<16 | 0x21c:
+		d.Methods = append(d.Methods, "new code")
+	case 1<<16 | 0x1698:
+		d.Methods = append(d.Methods, "invalidate")
+	case 1<<16 | 0x790 + 4:
+		d.Methods = append(d.Methods, "local memory")
+	case 1<<16 | 0x2c0:
+		return c.launch(d, get(0x2b4)<<8)
+	case 4<<16 | 0x300:
+		return c.move(d, value, get)
+	}
+	return nil
+}
+
+// semaphore releases or acquires.
+func (c *channel) semaphore(d *Driver, do uint32, at, payload uint64) error {
+	size := uint64(4)
+	if do>>24&1 == 1 {
+		size = 8
+	}
+	b := d.Space.Bytes(at, size)
+	if b == nil {
+		return fmt.Errorf("semaphore at %#x", at)
+	}
+	old := uint64(le.Uint32(b))
+	if size == 8 {
+		old = le.Uint64(b)
+	}
+	switch do & 7 {
+	case 1:
+		if size == 8 {
+			le.PutUint64(b, payload)
+		} else {
+			le.PutUint32(b, uint32(payload))
+		}
+		if do>>25&1 == 1 {
+			c.clock += 32
+			le.PutUint64(d.Space.Bytes(at+8, 8), c.clock)
+		}
+		if do>>20&1 == 1 {
+			d.Methods = append(d.Methods, "release")
+		}
+	case 3:
+		if old < payload { // nobody else will ever release it
+			d.Methods = append(d.Methods, fmt.Sprintf("acquire %d of %d", old, payload))
+			return errHang
+		}
+	default:
+		return fmt.Errorf("semaphore operation %#x", do)
+	}
+	return nil
+}
+
+// launch runs a grid, and those that it starts.
+func (c *channel) launch(d *Driver, at uint64) error {
+	for at != 0 {
+		if c.launches++; d.Hang >= 0 && c.launches > d.Hang {
+			return errHang
+		}
+		descriptor := d.Space.Bytes(at, 384)
+		if descriptor == nil {
+			return fmt.Errorf("descriptor at %#x", at)
+		}
+		d.Methods = append(d.Methods, "launch")
+		if err := d.Kernel(&d.Space, at); err != nil {
+			return err
+		}
+		next, release := d.Next(descriptor)
+		if release != nil {
+			release(&d.Space)
+		}
+		if at = next; at != 0 {
+			d.Methods = append(d.Methods, "chained")
+		}
+	}
+	return nil
+}
+
+// move copies or sets, and writes the copy engine's semaphore.
+func (c *channel) move(d *Driver, do uint32, get func(uint32) uint64) error {
+	if do&3 != 0 {
+		if err := c.lines(d, do, get); err != nil {
+			return err
+		}
+	}
+	if do>>3&3 == 1 {
+		b := d.Space.Bytes(get(0x240)<<32|get(0x244), 4)
+		if b == nil {
+			return errors.New("semaphore of the copy engine")
+		}
+		le.PutUint32(b, uint32(get(0x248)))
+		d.Methods = append(d.Methods, "joined")
+	}
+	return nil
+}
+
+func (c *channel) lines(d *Driver, do uint32, get func(uint32) uint64) error {
+	src, dst := get(0x400)<<32|get(0x404), get(0x408)<<32|get(0x40c)
+	from, to, width, height := get(0x410), get(0x414), get(0x418), uint64(1)
+	if do>>9&1 == 1 {
+		height = get(0x41c)
+	}
+	size, remap := uint64(1), do>>10&1 == 1
+	if remap {
+		size = get(0x708)>>16&3 + 1
+		if get(0x708)&7 != 4 {
+			return errors.New("remap of another component than constant A")
+		}
+	}
+	// LAUNCHERR_REPORT_SRC_LINE_EXCEEDS_PITCH and its like (dev_ce.ref.txt); the source counts in a set too.
+	if height > 1 && (from < width*size || to < width*size) {
+		return fmt.Errorf("line of %d bytes, pitches %d and %d", width*size, from, to)
+	}
+	for y := range height {
+		out := d.Space.Bytes(dst+y*to, width*size)
+		if out == nil {
+			return fmt.Errorf("copy to %#x", dst+y*to)
+		}
+		if remap {
+			for x := range out {
+				out[x] = byte(get(0x700) >> (8 * (uint64(x) % size)))
+			}
+			continue
+		}
+		in := d.Space.Bytes(src+y*from, width)
+		if in == nil {
+			return fmt.Errorf("copy from %#x", src+y*from)
+		}
+		copy(out, in)
+	}
+	d.Methods = append(d.Methods, map[bool]string{false: "copy", true: "set"}[remap])
+	return nil
+}
