@@ -1,0 +1,114 @@
+// Command hfreplay runs recordings of "holdfast record" without the program that they were made of, and without a CUDA
+// library: it opens the device files itself (internal/engine/raw). It is one static binary.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"holdfast/internal/engine"
+	"holdfast/internal/engine/raw"
+	"holdfast/internal/replay/command"
+)
+
+const help = `hfreplay runs a recording that "holdfast record" has made, on a GPU, without the program
+and without CUDA: all it needs are the device files of NVIDIA's open kernel modules
+(/dev/nvidiactl, /dev/nvidia0, /dev/nvidia-uvm).
+
+Usage:
+  hfreplay MODEL.hfr [--in NAME=FILE]... [--out NAME=FILE]... [-n N]
+
+Examples:
+  hfreplay resnet.hfr --in image=cat.npy --out scores=scores.npy
+  hfreplay resnet.hfr -n 1000 --json
+
+Inputs that are not given have the data of the recording. Files are .npy, of the type and
+shape of the input or output, or raw bytes. "holdfast inspect MODEL.hfr" lists both.
+
+What the device files cannot do here (another driver, another GPU, kernels that print or
+allocate) is refused by name. "holdfast replay --backend libcuda" does it where there is a
+driver library.
+
+Exit status: 0 done, 1 refused or failed, 2 wrong usage.
+
+Flags:
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("hfreplay", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var o command.Options
+	var r raw.Options
+	fs.Var((*list)(&o.Ins), "in", "`NAME=FILE`: data of an input")
+	fs.Var((*list)(&o.Outs), "out", "`NAME=FILE`: where an output goes")
+	fs.IntVar(&o.Runs, "n", 1, "how many times")
+	fs.BoolVar(&o.Reset, "reset", false, "put memory back before each run")
+	fs.StringVar(&o.Entry, "entry", "", "which entry, if there are several")
+	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
+	fs.IntVar(&r.Index, "gpu", 0, "which GPU, in the driver's order")
+	asJSON := fs.Bool("json", false, "say what it did as JSON, on standard output")
+	fs.Usage = func() {
+		fmt.Fprint(stderr, help)
+		fs.PrintDefaults()
+	}
+	var files []string
+	for { // flags may stand before the file and after it
+		switch err := fs.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return 0
+		case err != nil:
+			return 2
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		files, args = append(files, fs.Arg(0)), fs.Args()[1:]
+	}
+	if len(files) != 1 {
+		fmt.Fprintf(stderr, "hfreplay: %d recordings are named, it takes one (hfreplay --help)\n", len(files))
+		return 2
+	}
+	report, err := command.Replay(files[0], o, func() (engine.Backend, string, error) {
+		b, err := raw.Open(r)
+		if err != nil {
+			return nil, "", err
+		}
+		return b, "raw", nil
+	})
+	if err == nil {
+		err = say(report, *asJSON, stdout, stderr)
+	}
+	var wrong *command.UsageError
+	switch {
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "hfreplay: %v\n", err)
+		return 2
+	case err != nil:
+		fmt.Fprintf(stderr, "hfreplay: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func say(r *command.Report, asJSON bool, stdout, stderr io.Writer) error {
+	if !asJSON {
+		return r.Print(stderr, "hfreplay")
+	}
+	e := json.NewEncoder(stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}

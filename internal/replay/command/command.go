@@ -1,0 +1,163 @@
+// Package command is what the commands "holdfast replay" and "hfreplay" share: options, files of inputs and outputs, the
+// run itself, and what is said of it. They differ in the engine's backends that they have.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"holdfast/internal/engine"
+	"holdfast/internal/procstat"
+	"holdfast/internal/recording"
+	"holdfast/internal/replay"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options are a user's.
+type Options struct {
+	Ins, Outs []string // NAME=FILE
+	Runs      int      // how many times
+	Entry     string   // "": the only one
+	Reset     bool     // put memory back before each run but the first
+	Timeout   time.Duration
+}
+
+// A UsageError is a fault of the command line.
+type UsageError struct{ text string }
+
+func (e *UsageError) Error() string { return e.text }
+
+func usage(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// A Report is what --json says. Times are seconds, but for those of the start.
+type Report struct {
+	Backend string       `json:"backend"`
+	Device  string       `json:"device"`
+	Runs    int          `json:"runs"`
+	Open    float64      `json:"open_seconds"` // the device
+	Start   replay.Times `json:"start_nanoseconds"`
+	First   float64      `json:"first_run_seconds"`
+	Median  float64      `json:"median_run_seconds"`
+	Total   float64      `json:"total_seconds"` // from the process's beginning to the last output
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer, program string) error {
+	_, err := fmt.Fprintf(w, "%s: %d runs on %s (%s): first %v, median %v; %v in all\n", program, r.Runs, r.Device,
+		r.Backend, seconds(r.First), seconds(r.Median), seconds(r.Total))
+	return err
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
+}
+
+// Replay runs a recording on the backend that open gives, with its name. Everything that needs no device is checked
+// before open is called, and what can be read is read while it runs.
+func Replay(path string, o Options, open func() (engine.Backend, string, error)) (*Report, error) {
+	if o.Runs < 1 {
+		return nil, usage("-n %d: at least 1", o.Runs)
+	}
+	file, err := recording.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	e, err := file.Manifest.Entry(o.Entry)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	ins, err := readInputs(e, o.Ins)
+	if err != nil {
+		return nil, err
+	}
+	outs, err := namedFiles(o.Outs, "out", e.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	type reading struct {
+		p   *replay.Player
+		err error
+	}
+	read := make(chan reading, 1)
+	go func() {
+		p, err := replay.Read(file, o.Entry)
+		read <- reading{p, err}
+	}()
+	report := &Report{Runs: o.Runs}
+	opening := time.Now()
+	b, name, err := open()
+	r := <-read
+	if err != nil {
+		return nil, err
+	}
+	report.Open = time.Since(opening).Seconds()
+	report.Backend, report.Device = name, b.Info().Name
+	if err = r.err; err == nil {
+		err = play(b, r.p, o, ins, outs, report)
+	}
+	if err := errors.Join(err, b.Close()); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// play runs the recording and writes its outputs.
+func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, outs map[string]string,
+	report *Report) (err error) {
+	if err := p.Load(b); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	for name, data := range ins {
+		if err := p.SetInput(name, data); err != nil {
+			return err
+		}
+	}
+	times := make([]time.Duration, 0, o.Runs)
+	for i := range o.Runs {
+		if o.Reset && i > 0 {
+			if err := p.Reset(); err != nil {
+				return err
+			}
+		}
+		started := time.Now()
+		if err := p.Run(o.Timeout); err != nil {
+			return err
+		}
+		times = append(times, time.Since(started))
+	}
+	for _, port := range p.Entry.Outputs {
+		if outs[port.Name] == "" {
+			continue
+		}
+		data, err := p.Output(port.Name)
+		if err == nil {
+			err = writeOutput(outs[port.Name], &port, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	report.Start, report.Total = p.Times, processAge().Seconds()
+	report.First = times[0].Seconds()
+	slices.Sort(times)
+	report.Median = times[len(times)/2].Seconds()
+	return nil
+}
+
+// processAge is how long ago this process began: to a hundredth of a second, as the kernel says it.
+func processAge() time.Duration {
+	const ticks = 100 // USER_HZ, of all that Linux tells of times
+	stat, err := procstat.Read(os.Getpid())
+	var now unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return time.Duration(now.Nano()) - time.Duration(stat.Start)*time.Second/ticks
+}
