@@ -52,6 +52,7 @@ type Backend struct {
 	user    *rm.Mapping
 	own     addresses // device addresses of our own
 	mapped  map[uint64]*memory
+	placed  []*memory // all that is mapped, by address
 	ch      *channel
 	local   localMemory
 	dead    error // why nothing can run any more
