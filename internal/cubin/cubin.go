@@ -96,6 +96,29 @@ const (
 	alignSections = 256
 )
 
+// refusedAttrs are attributes of kernels that need what nobody sets up here.
+var refusedAttrs = map[uint8]string{0x02: usesTextures, 0x06: usesTextures, 0x0e: usesTextures, 0x14: usesTextures,
+	0x15: usesTextures, 0x16: usesTextures, // EIATTR_IMAGE_SLOT, IMAGE_OFFSET, TEXID_SAMPID_MAP, BINDLESS_…
+	0x1f: "it launches kernels", 0x20: "it launches kernels"} // EIATTR_NEED_CNP_WRAPPER, NEED_CNP_PATCH
+
+const usesTextures = "it uses textures or surfaces"
+
+// textureCodes are the instructions of textures and surfaces since sm_70: the low 12 bits, with a bound handle and a
+// bindless one (TEX, TLD, TLD4, TMML, TXD, TXQ; SULD, SUST, SUATOM).
+var textureCodes = map[uint16]bool{0xb60: true, 0x361: true, 0xb66: true, 0x367: true, 0xb63: true, 0x364: true,
+	0xb69: true, 0x36a: true, 0xb6c: true, 0x36d: true, 0xb6f: true, 0x370: true, 0x998: true, 0x99c: true, 0x394: true,
+	0x396: true}
+
+// textures says whether code has such instructions.
+func textures(code []byte) bool {
+	for ; len(code) >= 16; code = code[16:] {
+		if textureCodes[binary.LittleEndian.Uint16(code)&0xfff] {
+			return true
+		}
+	}
+	return false
+}
+
 // trapCode ends the grid with an error: BPT.TRAP 1, EXIT, and a branch to itself.
 var trapCode = []uint64{
 	0x000000040000795c, 0x000fea0000300000,
@@ -274,6 +297,8 @@ func (fn *Function) attributes(syms []fatbin.Symbol) error {
 			fn.Barriers = max(fn.Barriers, uint32(v[0]))
 		case a.ID == attrCluster && len(v) >= 12:
 			fn.Cluster = [3]uint32{le.Uint32(v), le.Uint32(v[4:]), le.Uint32(v[8:])}
+		case refusedAttrs[a.ID] != "":
+			fn.Refused = refusedAttrs[a.ID]
 		case a.ID == attrExterns:
 			for ; len(v) >= 4; v = v[4:] {
 				i := le.Uint32(v)
@@ -293,6 +318,9 @@ func (fn *Function) attributes(syms []fatbin.Symbol) error {
 func (im *Image) refuse(fn *Function, text int) {
 	seen := map[int]bool{text: true}
 	for todo := []int{text}; len(todo) > 0; todo = todo[1:] {
+		if textures(im.file.Sections[todo[0]].Data) {
+			fn.Refused = usesTextures
+		}
 		for _, r := range im.relocs {
 			if r.Section != todo[0] {
 				continue

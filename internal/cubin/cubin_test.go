@@ -141,6 +141,36 @@ func TestFuncsOverlapNothing(t *testing.T) {
 	}
 }
 
+// Kernels that need textures, or launch others, are refused.
+func TestRefusedNeeds(t *testing.T) {
+	im := open(t)
+	i := slices.IndexFunc(im.file.Sections, func(s fatbin.Section) bool { return s.Name == ".text.add" })
+	code := slices.Clone(im.file.Sections[i].Data)
+	le := binary.LittleEndian
+	le.PutUint16(code[32:], le.Uint16(code[32:])&0xf000|0x361) // TEX
+	im.file.Sections[i].Data = code
+	f := *im.function(t, "add")
+	if im.refuse(&f, i); f.Refused != usesTextures {
+		t.Errorf("a texture: %q", f.Refused)
+	}
+	for _, id := range []uint8{0x02, 0x14, 0x1f} {
+		f := *im.function(t, "chain")
+		f.Attrs = append(slices.Clone(f.Attrs), fatbin.Attr{ID: id})
+		if err := f.attributes(im.syms); err != nil || f.Refused == "" {
+			t.Errorf("attribute %#x: %v, %q", id, err, f.Refused)
+		}
+	}
+	refused := 0
+	for _, f := range im.Functions {
+		if f.Refused != "" {
+			refused++
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d kernels of the sample are refused, not print and heap alone", refused)
+	}
+}
+
 // A relocation that is not known is not guessed: kernels that reach it are refused.
 func TestUnknownRelocation(t *testing.T) {
 	im := open(t)

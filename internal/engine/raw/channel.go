@@ -243,7 +243,13 @@ func (b *Backend) kick(addr uint64, words uint32) {
 const patience = 30 * time.Second
 
 // wait waits for a ticket; 0 is none.
-func (b *Backend) wait(ticket uint64) error { return b.waitUntil(ticket, time.Now().Add(patience)) }
+func (b *Backend) wait(ticket uint64) error {
+	err := b.waitUntil(ticket, time.Now().Add(patience))
+	if err != nil && b.dead == nil {
+		b.dead = fmt.Errorf("raw: the channel is gone: %w", err)
+	}
+	return err
+}
 
 // errTimeout is a wait that took too long.
 var errTimeout = errors.New("not complete in time")

@@ -14,6 +14,7 @@ type code struct {
 	b      *Backend
 	image  *cubin.Image
 	memory *memory
+	users  int // programs that launch it
 }
 
 // A kernel is one of a code.
@@ -63,10 +64,13 @@ func (b *Backend) newCode() error {
 	return b.wait(t)
 }
 
-// Close frees the code's memory.
+// Close frees the code's memory, which no program may use any more.
 func (c *code) Close() error {
 	if c.memory == nil {
 		return nil
+	}
+	if c.users > 0 {
+		return fmt.Errorf("raw: close code: %d programs still launch its kernels", c.users)
 	}
 	m := c.memory
 	c.memory = nil

@@ -32,9 +32,9 @@ func (b *Backend) fail(p *program, err error, timeout time.Duration) error {
 	return failure
 }
 
-// blame asks the driver at which address, and in which code, the channel failed. It asks the debugger's object, as
-// libcuda does, and only about failures of kernels: other questions (NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) were seen to
-// hang the GPU's firmware while it was taking a failed copy engine down.
+// blame asks the driver at which address, and in which code, the channel failed. It asks the debugger's object, and
+// only about failures of kernels: another question (NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) went unanswered for 45 s
+// while the GPU's firmware was taking a failed copy engine down, and the GPU was lost.
 func (b *Backend) blame(p *program, f *engine.Fault) {
 	var c *channelError
 	if !errors.As(f.Err, &c) || c.code != channelKernel && c.code != channelMMU {
@@ -43,36 +43,49 @@ func (b *Backend) blame(p *program, f *engine.Fault) {
 	if b.ch.debugger == 0 {
 		return
 	}
-	sms := rm.NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS{HTargetChannel: uint32(b.ch.handle), NumSMsToRead: 100}
-	if err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES, &sms); err != nil {
-		return
-	}
-	if sms.MmuFaultValid != 0 {
-		var m rm.NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS
-		if err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO, &m); err == nil &&
-			m.Count > 0 {
-			f.Addr = m.MmuFaultInfoList[0].FaultAddress
-		}
-	}
-	for _, s := range sms.SmErrorStateArray {
-		if s.HwwWarpEsr != 0 && p.blameCode(f, s.HwwWarpEsrPc64) {
+	faulted := false
+	for sm := uint32(0); sm < b.sms; sm += smsAtOnce {
+		states := rm.NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS{HTargetChannel: uint32(b.ch.handle),
+			NumSMsToRead: min(b.sms-sm, smsAtOnce), StartingSM: sm}
+		if err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES, &states); err != nil {
 			return
+		}
+		if states.MmuFaultValid != 0 && !faulted {
+			faulted = true
+			b.faultAddress(f)
+		}
+		for _, s := range states.SmErrorStateArray {
+			if s.HwwWarpEsr != 0 && p.blameCode(f, s.HwwWarpEsrPc64) {
+				return
+			}
 		}
 	}
 }
 
-// blameCode names the launch whose code an address is in. Two launches of one kernel: the kernel alone.
+// smsAtOnce is how many multiprocessors one question is about.
+const smsAtOnce = 100
+
+// faultAddress asks which access failed.
+func (b *Backend) faultAddress(f *engine.Fault) {
+	var m rm.NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS
+	err := b.rm.Control(b.ch.debugger, rm.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO, &m)
+	if err == nil && m.Count > 0 {
+		f.Addr = m.MmuFaultInfoList[0].FaultAddress
+	}
+}
+
+// blameCode names the launch of the word whose code an address is in. Two launches of one kernel: the kernel alone.
 func (p *program) blameCode(f *engine.Fault, pc uint64) bool {
-	found := false
+	word, found := f.Word, false
 	for i := range p.blocks {
 		bl := &p.blocks[i]
 		from := bl.k.c.memory.addr + bl.k.fn.Code
-		if pc < from || pc >= from+uint64(bl.k.fn.CodeSize) {
+		if bl.place.Word != word || pc < from || pc >= from+uint64(bl.k.fn.CodeSize) {
 			continue
 		}
-		if found && f.Place != bl.place {
-			f.Place = engine.Place{Word: f.Word, Op: -1, Kernel: bl.k.fn.Name}
-			continue
+		if found {
+			f.Place = engine.Place{Word: word, Op: -1, Kernel: bl.k.fn.Name}
+			return true
 		}
 		found = true
 		f.Place = bl.place

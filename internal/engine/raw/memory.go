@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -128,7 +129,28 @@ func (b *Backend) newMemory(k kind, addr, size uint64) (m *memory, err error) {
 		return m, err
 	}
 	m.placed = true
+	b.placed = slices.Insert(b.placed, b.search(m.addr), m)
 	return m, nil
+}
+
+// search is where memory at addr stands, or would stand, among what is placed.
+func (b *Backend) search(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(b.placed, addr, func(m *memory, a uint64) int { return cmp.Compare(m.addr, a) })
+	return i
+}
+
+// covered says that n bytes from addr on are mapped: a copy elsewhere would end the channel.
+func (b *Backend) covered(addr, n uint64) error {
+	at, left := addr, n
+	i := b.search(addr + 1)
+	for i--; left > 0; i++ {
+		if i < 0 || i >= len(b.placed) || at < b.placed[i].addr || at-b.placed[i].addr >= b.placed[i].size {
+			return fmt.Errorf("%#x+%#x is not mapped", addr, n)
+		}
+		take := min(left, b.placed[i].size-(at-b.placed[i].addr))
+		at, left = at+take, left-take
+	}
+	return nil
 }
 
 // mapMemory makes memory visible to this process.
@@ -178,6 +200,9 @@ func systemMemory(root rm.Handle, size uint64) *rm.NV_MEMORY_ALLOCATION_PARAMS {
 func (b *Backend) freeMemory(m *memory) error {
 	var errs []error
 	if m.placed {
+		if i := b.search(m.addr); i < len(b.placed) && b.placed[i] == m {
+			b.placed = slices.Delete(b.placed, i, i+1)
+		}
 		errs = append(errs, b.space.Unmap(m.addr, m.size, m.handle))
 	}
 	if m.handle != 0 {
@@ -237,6 +262,9 @@ func (b *Backend) Write(addr uint64, p []byte) error {
 	const half = stageHalf
 	stage := b.ch.host
 	var ticket [2]uint64
+	if err := b.covered(addr, uint64(len(p))); err != nil {
+		return fmt.Errorf("raw: write: %w", err)
+	}
 	for i := 0; len(p) > 0; i ^= 1 {
 		n := min(len(p), half)
 		if err := b.wait(ticket[i]); err != nil {
@@ -258,6 +286,9 @@ func (b *Backend) Read(addr uint64, p []byte) error {
 	stage := b.ch.host
 	var ticket [2]uint64
 	var to [2][]byte
+	if err := b.covered(addr, uint64(len(p))); err != nil {
+		return fmt.Errorf("raw: read: %w", err)
+	}
 	take := func(i int) error {
 		if err := b.wait(ticket[i]); err != nil {
 			return err

@@ -3,6 +3,7 @@ package raw
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"holdfast/internal/engine"
 	"holdfast/internal/qmd"
@@ -51,6 +52,7 @@ type Backend struct {
 	user    *rm.Mapping
 	own     addresses // device addresses of our own
 	mapped  map[uint64]*memory
+	placed  []*memory // all that is mapped, by address
 	ch      *channel
 	local   localMemory
 	dead    error // why nothing can run any more
@@ -73,6 +75,9 @@ var _ engine.Backend = (*Backend)(nil)
 // Open brings up a GPU. A driver whose interface is not known is a *rm.VersionError.
 func Open(o Options) (b *Backend, err error) {
 	if o.Files == nil {
+		if runtime.GOARCH != "amd64" {
+			return nil, errors.New("raw: the order of writes to a GPU is known for x86-64 alone")
+		}
 		o.Files = rm.OS{}
 	}
 	b = &Backend{files: o.Files, mapped: map[uint64]*memory{}, own: addresses{next: ownBase, end: ownEnd}, options: o}

@@ -19,6 +19,7 @@ type program struct {
 	places []engine.Place // of each word: its launch if there is one alone
 	moved  []bool         // which words have copies or sets
 	blocks []block        // of all launches
+	codes  map[*code]bool // that they are of
 }
 
 // Prepare makes everything that a run needs.
@@ -26,7 +27,7 @@ func (b *Backend) Prepare(words []engine.Word) (engine.Program, error) {
 	if b.dead != nil {
 		return nil, b.dead
 	}
-	p := &program{b: b}
+	p := &program{b: b, codes: map[*code]bool{}}
 	if err := p.build(words); err != nil {
 		return nil, errors.Join(fmt.Errorf("raw: prepare: %w", err), p.Close())
 	}
@@ -87,6 +88,10 @@ func (p *program) op(op *engine.Op, place engine.Place, size *uint64) (*block, e
 		var bl block
 		if bl, err = p.b.block(op.Launch); err == nil {
 			bl.place = place
+			if c := bl.k.c; !p.codes[c] {
+				p.codes[c] = true
+				c.users++
+			}
 			bl.layOut(size, uint64(p.b.gen.descriptor.Size))
 			p.blocks = append(p.blocks, bl)
 			return &p.blocks[len(p.blocks)-1], nil
@@ -229,6 +234,9 @@ func (p *program) Close() error {
 			errs = append(errs, p.b.freeMemory(m))
 		}
 	}
-	p.data, p.push = nil, nil
+	for c := range p.codes {
+		c.users--
+	}
+	p.data, p.push, p.codes = nil, nil, nil
 	return errors.Join(errs...)
 }

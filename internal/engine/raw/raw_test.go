@@ -225,6 +225,21 @@ func TestMemory(t *testing.T) {
 	if err := b.Read(base+5, out); err != nil || !bytes.Equal(in, out) {
 		t.Errorf("read: %v", err)
 	}
+	if err := b.Map(base+8<<20, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Write(base+8<<20-10, in[:20]); err != nil {
+		t.Errorf("across two mappings: %v", err)
+	}
+	for _, bad := range [][2]uint64{{base - 1, 2}, {base + 10<<20 - 1, 2}, {base + 12<<20, 1}, {0, 1}, {1<<64 - 1, 1}} {
+		p := make([]byte, bad[1])
+		if b.Write(bad[0], p) == nil || b.Read(bad[0], p) == nil {
+			t.Errorf("%#x+%d is written or read", bad[0], bad[1])
+		}
+	}
+	if err := b.Unmap(base + 8<<20); err != nil {
+		t.Error(err)
+	}
 	if err := b.Unmap(base); err != nil {
 		t.Error(err)
 	}
@@ -378,6 +393,44 @@ func TestFault(t *testing.T) {
 	}
 	if err := errors.Join(p.Close(), c.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of several launches at once the one is named in whose code the fault is; of two of one kernel, the kernel.
+func TestFaultAmongMany(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		d, b := play(t, "580.95.05", Options{})
+		c := load(t, d, b)
+		if err := b.Map(base, 2<<20); err != nil {
+			t.Fatal(err)
+		}
+		good, bad := engine.Op{Launch: launchOf(t, c, "empty", nil)}, chainOp(t, c, 0x1234_5678_9000, 1, 1)
+		word := engine.Word{Ops: []engine.Op{good, good, bad}}
+		want := engine.Place{Word: 1, Op: 2, Kernel: "chain"}
+		if twice {
+			word.Ops = append(word.Ops, bad)
+			want.Op = -1
+		}
+		// The same kernel in another word is not meant.
+		p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{chainOp(t, c, base, 1, 1), good}}, word})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := c.Kernel("chain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.FaultPC = c.memory.addr + k.(*kernel).fn.Code + 0x40
+		var f *engine.Fault
+		if err := p.Run(time.Minute); !errors.As(err, &f) || f.Place != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if err := c.Close(); err == nil {
+			t.Error("code is closed while a program has it")
+		}
+		if err := errors.Join(p.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

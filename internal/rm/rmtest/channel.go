@@ -39,12 +39,35 @@ func (m *Memory) unmap(at uint64) uint32 {
 
 // Bytes is n bytes at a device address; nil if they are not mapped as one.
 func (m *Memory) Bytes(at, n uint64) []byte {
+	b := m.rest(at)
+	if b == nil || n > uint64(len(b)) {
+		return nil
+	}
+	return b[:n]
+}
+
+// rest is what is mapped from a device address on, to the end of its mapping; nil for nothing.
+func (m *Memory) rest(at uint64) []byte {
 	for _, old := range m.maps {
-		if at >= old.at && at-old.at <= uint64(len(old.bytes)) && n <= uint64(len(old.bytes))-(at-old.at) {
-			return old.bytes[at-old.at:][:n]
+		if at >= old.at && at-old.at < uint64(len(old.bytes)) {
+			return old.bytes[at-old.at:]
 		}
 	}
 	return nil
+}
+
+// each calls f for the parts of n bytes at a device address, mapping by mapping; false if some are not mapped.
+func (m *Memory) each(at, n uint64, f func(part []byte)) bool {
+	for n > 0 {
+		part := m.rest(at)
+		if part == nil {
+			return false
+		}
+		part = part[:min(n, uint64(len(part)))]
+		f(part)
+		at, n = at+uint64(len(part)), n-uint64(len(part))
+	}
+	return true
 }
 
 // A channel is one that runs what its ring says.
@@ -253,21 +276,19 @@ func (c *channel) lines(d *Driver, do uint32, get func(uint32) uint64) error {
 		return fmt.Errorf("line of %d bytes, pitches %d and %d", width*size, from, to)
 	}
 	for y := range height {
-		out := d.Space.Bytes(dst+y*to, width*size)
-		if out == nil {
+		line := make([]byte, width*size)
+		for x := range line {
+			line[x] = byte(get(0x700) >> (8 * (uint64(x) % size)))
+		}
+		if !remap {
+			at := 0
+			if !d.Space.each(src+y*from, width, func(part []byte) { at += copy(line[at:], part) }) {
+				return fmt.Errorf("copy from %#x", src+y*from)
+			}
+		}
+		if !d.Space.each(dst+y*to, width*size, func(part []byte) { line = line[copy(part, line):] }) {
 			return fmt.Errorf("copy to %#x", dst+y*to)
 		}
-		if remap {
-			for x := range out {
-				out[x] = byte(get(0x700) >> (8 * (uint64(x) % size)))
-			}
-			continue
-		}
-		in := d.Space.Bytes(src+y*from, width)
-		if in == nil {
-			return fmt.Errorf("copy from %#x", src+y*from)
-		}
-		copy(out, in)
 	}
 	d.Methods = append(d.Methods, map[bool]string{false: "copy", true: "set"}[remap])
 	return nil

@@ -28,8 +28,8 @@ type Driver struct {
 	Hang int
 	// Boost is what was last asked about clocks (NV2080_CTRL_PERF_BOOST_FLAGS).
 	Boost uint32
-	// FaultAt is the address that the debugger tells.
-	FaultAt uint64
+	// FaultAt is the address that the debugger tells, FaultPC where multiprocessor 120 was in its code.
+	FaultAt, FaultPC uint64
 
 	Space   Memory
 	Calls   []string // what was asked, in order

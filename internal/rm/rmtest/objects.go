@@ -194,6 +194,12 @@ func (d *Driver) control(arg, p []byte, in []rm.Pointer) uint32 {
 		if d.FaultAt != 0 {
 			p[4812] = 1
 		}
+		first, n := le.Uint32(p[4820:]), le.Uint32(p[4:])
+		if d.FaultPC != 0 && first <= 120 && 120 < first+n {
+			state := p[8+48*(120-first):]
+			le.PutUint32(state[4:], 1)
+			le.PutUint64(state[32:], d.FaultPC)
+		}
 	case rm.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO:
 		le.PutUint64(p, d.FaultAt)
 		le.PutUint32(p[64:], 1)
