@@ -1,8 +1,8 @@
-// Package engine runs words on a GPU. A word is a set of launches, copies and sets that are independent of each other, and
-// that are submitted as one; a word begins when the one before it is complete.
+// Package engine runs words on a GPU. A word is a set of launches, copies and sets that are independent of each
+// other, and that are submitted as one; a word begins when the one before it is complete.
 //
-// The package is the interface alone. Its backends stand in packages of their own: engine/driver speaks to a libcuda, the
-// real one or that of the software GPU; engine/raw to the device files. All run the same words to the same bits.
+// The package is the interface alone. Its backends stand in packages of their own: engine/driver speaks to a libcuda,
+// the real one or that of the software GPU; engine/raw to the device files. All run the same words to the same bits.
 //
 // An engine knows neither recordings nor policy. It must not import anything of this module.
 package engine
@@ -15,12 +15,13 @@ import (
 // Granularity is what addresses and sizes of Map are multiples of.
 const Granularity = 2 << 20
 
-// A Backend is one GPU and an address space on it. Its methods are for one goroutine at a time, but for Load where Info says so.
+// A Backend is one GPU and an address space on it. Its methods are for one goroutine at a time, but for Load where
+// Info says so.
 type Backend interface {
 	// Info says what GPU this is.
 	Info() Info
-	// Map puts zeroed memory at a fixed device address; both are multiples of Granularity. Whether that address is free is
-	// the device's to say: an error names the range.
+	// Map puts zeroed memory at a fixed device address; both are multiples of Granularity. Whether that address is
+	// free is the device's to say: an error names the range.
 	Map(addr, size uint64) error
 	// Unmap takes away what Map put at addr.
 	Unmap(addr uint64) error
@@ -68,8 +69,8 @@ type Param struct{ Offset, Size uint32 }
 
 // A Program is words that are ready to run.
 type Program interface {
-	// Run runs all words in order; it returns when the last is complete, or with a *Fault or *Timeout. After either of these
-	// the backend is of no more use but to be closed.
+	// Run runs all words in order; it returns when the last is complete, or with a *Fault or *Timeout. After either
+	// of these the backend is of no more use but to be closed.
 	Run(timeout time.Duration) error
 	Close() error
 }
@@ -97,7 +98,8 @@ type Launch struct {
 // A Copy is Height rows of Width bytes from device memory to device memory. Rows are a pitch apart.
 type Copy struct{ Dst, Src, DstPitch, SrcPitch, Width, Height uint64 }
 
-// A Set fills Height rows of Width elements with the low Size bytes of Value; Size is 1, 2 or 4. Rows are Pitch bytes apart.
+// A Set fills Height rows of Width elements with the low Size bytes of Value; Size is 1, 2 or 4. Rows are Pitch bytes
+// apart.
 type Set struct {
 	Dst, Pitch, Width, Height uint64
 	Value                     uint32

@@ -268,8 +268,10 @@ type (
 
 func layouts() []any {
 	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{}, rawCopy{}, rawGraph{},
-		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{}, rawData{}, rawRange{},
-		rawRangeEnd{}, rawVariable{}, rawFunction{}, rawOrder{}, rawProgram{}, rawText{}, rawImage{}, rawFound{}, rawExit{}, rawEnd{},
+		rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{}, rawGraphVersion{},
+		rawData{}, rawRange{},
+		rawRangeEnd{}, rawVariable{}, rawFunction{}, rawOrder{}, rawProgram{}, rawText{}, rawImage{}, rawFound{},
+		rawExit{}, rawEnd{},
 		rawAfter{}}
 }
 
@@ -277,8 +279,10 @@ func layouts() []any {
 var typeNames = []string{
 	TypeModule: "module", TypeCode: "code", TypeUnload: "unload", TypeKernel: "kernel", TypeAlloc: "alloc", TypeFree: "free",
 	TypeLaunch: "launch", TypeCopy: "copy", TypeGraph: "graph", TypeGraphEnd: "graph end", TypeGraphLaunch: "graph launch",
-	TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed", TypeReady: "ready", TypeGraphVersion: "graph version",
-	TypeData: "data", TypeRange: "range", TypeRangeEnd: "range end", TypeVariable: "variable", TypeFunction: "function", TypeOrder: "order",
+	TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed", TypeReady: "ready",
+	TypeGraphVersion: "graph version",
+	TypeData:         "data", TypeRange: "range", TypeRangeEnd: "range end", TypeVariable: "variable",
+	TypeFunction: "function", TypeOrder: "order",
 	TypeProgram: "program", TypeText: "text",
 	TypeImage: "image", TypeFound: "found", TypeExit: "exit", TypeEnd: "end", TypeAfter: "after",
 }
@@ -310,7 +314,8 @@ func CHeader() []byte {
 		bit  uint16
 	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams}, {"PROGRAMMATIC", Programmatic},
 		{"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost}, {"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout},
-		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
+		{"INCOMPLETE", Incomplete}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA",
+			HostData}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {

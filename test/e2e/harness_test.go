@@ -124,7 +124,8 @@ func prepare() string {
 	built.train = filepath.Join(root, "build/examples/train")
 	built.vecadd = filepath.Join(root, "build/examples/vecadd")
 	built.infer = filepath.Join(root, "build/examples/infer")
-	for _, f := range []string{built.holdfast, built.train, built.vecadd, built.infer, filepath.Join(root, "libexec/holdfast/criu")} {
+	for _, f := range []string{built.holdfast, built.train, built.vecadd, built.infer, filepath.Join(root,
+		"libexec/holdfast/criu")} {
 		if _, err := os.Stat(f); err != nil {
 			return fmt.Sprintf("%v: run make build examples criu", err)
 		}
