@@ -151,6 +151,37 @@ CUresult hf_cuEventElapsedTime_v2(void *ms, void *start, void *end)
 	return ordered(real_cuEventElapsedTime_v2(ms, start, end), HF_ORDER_SYNCED, NULL, NULL);
 }
 
+/* ---- textures ---- */
+
+static uint32_t objects; /* texture and surface objects: numbers that kernels are given, others in a replay */
+
+static CUresult made(CUresult r, uint32_t call)
+{
+	if (r == CUDA_SUCCESS && hf_range_wanted()) {
+		__atomic_add_fetch(&objects, 1, __ATOMIC_SEQ_CST);
+		if (hf_range_open)
+			hf_work_other(call, NULL);
+	}
+	return r;
+}
+
+static CUresult ended(CUresult r)
+{
+	if (r == CUDA_SUCCESS && hf_range_wanted())
+		__atomic_sub_fetch(&objects, 1, __ATOMIC_SEQ_CST);
+	return r;
+}
+
+CUresult hf_cuTexObjectCreate(void *object, void *resource, void *texture, void *view)
+{
+	return made(real_cuTexObjectCreate(object, resource, texture, view), 416);
+}
+
+CUresult hf_cuSurfObjectCreate(void *object, void *resource) { return made(real_cuSurfObjectCreate(object, resource),
+	421); }
+CUresult hf_cuTexObjectDestroy(unsigned long long object) { return ended(real_cuTexObjectDestroy(object)); }
+CUresult hf_cuSurfObjectDestroy(unsigned long long object) { return ended(real_cuSurfObjectDestroy(object)); }
+
 /* ---- beginning and end ---- */
 
 static bool put_range(const char *why)
@@ -204,6 +235,8 @@ static void begin(void)
 	hf_depth++;
 	if (hf_captures())
 		snprintf(why, sizeof why, "a stream is being captured when it begins");
+	else if (objects)
+		snprintf(why, sizeof why, "the program has texture or surface objects (cuTexObjectCreate)");
 	else if ((busy = hf_gate_close(deadline)))
 		snprintf(why, sizeof why, "%s does not end", busy);
 	else if (hf_sync_all(deadline, &what, &n) != CUDA_SUCCESS)
@@ -394,6 +427,7 @@ void hf_range_fork_child(void)
 	hf_range_open = 0;
 	pending = false;
 	seen = 0;
+	objects = 0;
 	level = 0;
 	ours_at = -1;
 }

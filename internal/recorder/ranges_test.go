@@ -185,6 +185,8 @@ func TestRangeRefusals(t *testing.T) {
 			Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
 		{"unknown input", "0 of the 4 bytes", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1,
 			Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
+		{"another GPU", "on device 1", []trace.Record{&trace.Alloc{Addr: 0x900000, Bytes: 8, Kind: trace.MemLinear,
+			Device: 1}, end}},
 		{"a graph", "what it consists of is not known", []trace.Record{&trace.GraphLaunch{Graph: 3, Thread: 1,
 			Stream: 16}, end}},
 		{"hostile copies", "cuMemcpyAsync of", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1,

@@ -79,6 +79,8 @@ func (s *rangeSession) allocated(a *trace.Alloc) {
 	const most = 1 << 48 // bytes; no GPU has more addresses
 	switch {
 	case a.Kind == trace.MemHost, a.Kind == trace.MemGlobal, a.Bytes == 0:
+	case a.Device != 0:
+		s.fail("memory at %#x is on device %d: only programs that use one GPU can be recorded", a.Addr, a.Device)
 	case a.Bytes > most || a.Addr > most:
 		s.fail("memory at %#x (%d bytes): no such addresses", a.Addr, a.Bytes)
 	case a.Kind == trace.MemManaged:

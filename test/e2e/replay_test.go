@@ -154,6 +154,34 @@ func (s *site) onlyFiles(names ...string) {
 	}
 }
 
+// A range may be marked in every way that NVTX has for ranges of the default domain.
+func TestRecordMarks(t *testing.T) {
+	s := newSite(t)
+	for mode, want := range map[string]string{
+		"before": "beforeit", "start": "startend", "attributes": "attribut", "nested": "nestedin",
+		"registered": "register", "domain": "twodomai",
+	} {
+		file := s.path(mode + ".hfr")
+		s.ok("record", "-o", file, "--gpu=soft", "--", built.marks, mode)
+		s.ok("replay", file, "--backend", "soft", "--out", "out0="+s.path("out"))
+		if got := s.read("out"); got != want {
+			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
+		if m := into[inspected](s, "inspect", file); len(m.Entries[0].Inputs) != 1 || len(m.Entries[0].Outputs) != 1 {
+			t.Errorf("%s: %+v", mode, m.Entries[0])
+		}
+	}
+	for mode, want := range map[string]string{
+		"other": "no NVTX range", "open": "ended within its range", "texture": "texture or surface objects",
+		"texture within": "cuTexObjectCreate",
+	} {
+		if text := s.fails(125, "record", "-o", s.path("none"), "--gpu=soft", "--", built.marks,
+			mode); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", mode, text)
+		}
+	}
+}
+
 // Who interrupts the recording has nothing, not even parts of it.
 func TestRecordInterrupted(t *testing.T) {
 	s := newSite(t)
