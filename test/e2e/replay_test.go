@@ -235,6 +235,75 @@ func TestReplayDamaged(t *testing.T) {
 	s.fails(2, "replay", file, "--backend", "soft", "--out", "y")
 }
 
+// Work of every kind does what it says, in a word of many pieces, too.
+func TestReplayWork(t *testing.T) {
+	s := newSite(t)
+	const base, staging, size = 0x1000000000, 0x1000400000, 4096
+	file := s.path("work.hfr")
+	w, err := recording.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := make([]byte, size)
+	for i := range start {
+		start[i] = byte(i)
+	}
+	want := bytes.Clone(start)
+	var work []byte
+	add := func(after []uint32, c *trace.Copy) {
+		c.Depth = 1
+		if len(after) > 0 {
+			if work, err = trace.Append(work, &trace.After{Works: after}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if work, err = trace.Append(work, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first []uint32
+	for i := range uint32(20) { // rows 32 bytes apart, of elements of 1, 2 and 4 bytes
+		element := uint64(1) << (i % 3)
+		at := uint64(i) * 128
+		add(nil, &trace.Copy{Flags: trace.Set, Dst: base + at, DstPitch: 32, Src: 0x04030201, SrcPitch: element,
+			Width: 8, Height: 3})
+		for row := range uint64(3) {
+			for k := range uint64(8) {
+				want[at+32*row+k] = byte(k%element + 1)
+			}
+		}
+		first = append(first, i)
+	}
+	add(first, &trace.Copy{Dst: base + 3000, DstPitch: 40, Src: base, SrcPitch: 128, Width: 20, Height: 10})
+	for row := range 10 {
+		copy(want[3000+40*row:][:20], bytes.Clone(want[128*row:][:20]))
+	}
+	add([]uint32{20}, &trace.Copy{Dst: staging, Src: base, Width: size, Height: 1})
+	live := w.Put(start)
+	_, err = w.Finish(&recording.Manifest{
+		Arch: 90, Program: []string{}, Warnings: []string{}, Variables: []recording.Variable{},
+		Code: []recording.Code{}, Kernels: []recording.Kernel{},
+		Memory:  []recording.Region{{Addr: base, Bytes: size, Class: recording.Live, Contents: &live}},
+		Staging: recording.Span{Addr: staging, Bytes: 2 << 20},
+		Entries: []recording.Entry{{Name: "e", Copies: 2, Sets: 20, Inputs: []recording.Port{}, Work: w.Put(work),
+			Outputs: []recording.Port{{Addr: staging, Bytes: size, DType: "uint8", Name: "out0", Shape: []int{size}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range [][]string{nil, {"--step"}, {"-n", "2", "--reset"}} {
+		s.ok(append([]string{"replay", file, "--backend", "soft", "--out", "out0=" + s.path("out")}, how...)...)
+		if got := []byte(s.read("out")); !bytes.Equal(got, want) {
+			for i := range got {
+				if got[i] != want[i] {
+					t.Fatalf("%v: byte %d is %d, want %d", how, i, got[i], want[i])
+				}
+			}
+			t.Fatalf("%v: %d bytes", how, len(got))
+		}
+	}
+}
+
 // faulty makes a recording of one launch of infer's kernel spin.
 func (s *site) faulty(addr uint64, times uint32) string {
 	s.t.Helper()
