@@ -70,9 +70,11 @@ build/examples/train: examples/train/train.c examples/train/train.ptx examples/i
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/train -o $@ $< -L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined
 
-build/examples/infer: examples/infer/infer.c examples/infer/infer.ptx examples/include/cuda.h examples/include/nvtx.h $(LIB)/libcuda.so.1
+build/examples/infer: examples/infer/infer.c examples/infer/infer.ptx $(wildcard examples/include/*.h) \
+		$(LIB)/libcuda.so.1
 	@mkdir -p $(@D)
-	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/infer -o $@ $< -L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined -ldl
+	$(CC) -std=c11 $(CFLAGS) -Wall -Wextra -Iexamples/include -Wa,-Iexamples/infer -o $@ $< \
+		-L$(LIB) -l:libcuda.so.1 -Wl,--allow-shlib-undefined -ldl
 
 build/examples/vecadd: examples/vecadd/vecadd.c examples/include/cuda.h
 	@mkdir -p $(@D)

@@ -204,7 +204,8 @@ static void drop_copy(struct code *c)
 static void tell_code(const struct code *c, bool code, const uint8_t *from, bool whole)
 {
 	uint64_t size = !code ? 0 : whole ? c->bytes : c->size;
-	uint32_t flags = whole ? HF_REC_WHOLE_FLAG : (c->outline ? HF_REC_OUTLINE_FLAG : 0) | (c->assembled ? HF_REC_ASSEMBLED_FLAG : 0);
+	uint32_t flags = whole ? HF_REC_WHOLE_FLAG :
+		(c->outline ? HF_REC_OUTLINE_FLAG : 0) | (c->assembled ? HF_REC_ASSEMBLED_FLAG : 0);
 	struct hf_rec_module *m = hf_tap_begin(HF_REC_MODULE, flags, sizeof *m);
 	if (!m)
 		return;

@@ -122,7 +122,8 @@ static int note(CUdeviceptr va, uint64_t size, uint64_t module, void *ctx, int d
 	if (!m)
 		return -1;
 	memmove(variables + i + 1, variables + i, (nvariables++ - i) * sizeof *variables);
-	variables[i] = (struct variable){ va, size, ++last_serial, offset, module, ctx, m->b, hf_range_wanted() ? strdup(name) : NULL };
+	variables[i] = (struct variable){ va, size, ++last_serial, offset, module, ctx, m->b,
+		hf_range_wanted() ? strdup(name) : NULL };
 	m->count++;
 	if (offset + size > m->end)
 		m->end = (offset + size + ALIGN - 1) / ALIGN * ALIGN;

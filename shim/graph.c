@@ -288,7 +288,8 @@ static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
 {
 	bool v2 = hf_have(HF_SYM_cuGraphGetEdges_v2); /* the first one fails where edges have properties */
 	for (int pass = 0; pass < 2; pass++) {
-		CUresult r = v2 ? real_cuGraphGetEdges_v2(graph, *from, *to, NULL, m) : real_cuGraphGetEdges(graph, *from, *to, m);
+		CUresult r = v2 ? real_cuGraphGetEdges_v2(graph, *from, *to, NULL, m) :
+			real_cuGraphGetEdges(graph, *from, *to, m);
 		if (v2 && r != CUDA_SUCCESS) {
 			uint64_t *data = pass ? calloc(*m + 1, 8) : NULL; /* CUgraphEdgeData */
 			r = real_cuGraphGetEdges_v2(graph, *from, *to, data, m);
@@ -296,13 +297,14 @@ static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
 		}
 		if (r != CUDA_SUCCESS)
 			return false;
-		if (pass == 0 && (*m > MOST || !(*from = calloc(*m + 1, sizeof **from)) || !(*to = calloc(*m + 1, sizeof **to))))
+		if (pass == 0 && (*m > MOST || !(*from = calloc(*m + 1, sizeof **from)) ||
+				  !(*to = calloc(*m + 1, sizeof **to))))
 			return false;
 	}
 	return true;
 }
 
-/* For who records a range: puts nodes into an order in which they may run one after the other. The driver gives them in any. */
+/* For who records a range: puts nodes into an order in which they may run. The driver gives them in any. */
 static bool in_order(void *graph, void **nodes, size_t n)
 {
 	void **from = NULL, **to = NULL;
@@ -741,7 +743,8 @@ static void host_data(void *exec)
 		const struct hf_rec_copy *c = (const void *)g->now[i]->record;
 		if (c->type == HF_REC_COPY && !(c->flags & (HF_REC_SET_FLAG | HF_REC_SRCARRAY_FLAG | HF_REC_DSTHOST_FLAG)) &&
 		    (c->flags & HF_REC_SRCHOST_FLAG || hf_range_on_host(c->src)) && !hf_range_on_host(c->dst))
-			hf_range_host_data((const void *)(uintptr_t)c->src, c->src_pitch, c->src_slice, c->width, c->height, c->depth);
+			hf_range_host_data((const void *)(uintptr_t)c->src, c->src_pitch, c->src_slice, c->width, c->height,
+				c->depth);
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -213,9 +213,10 @@ static uint64_t granularity(int device)
 }
 
 /*
- * Memory of a program that is recorded lies where few programs have anything, and where nothing was before: what replays the recording
- * needs the same addresses, and the driver's choice is of the kind that another process has in use. The driver keeps to an address that it
- * is asked for only if the request is too large for the 32 MiB at a time that it reserves for itself (580.159): so it is asked for much.
+ * Memory of a program that is recorded lies where few programs have anything, and where nothing was before: what
+ * replays the recording needs the same addresses, and the driver's choice is of the kind that another process has in
+ * use. The driver keeps to an address that it is asked for only if the request is too large for the 32 MiB at a time
+ * that it reserves for itself (580.159): so it is asked for much.
  */
 #define ARENA_BASE 0x100000000000ull
 static struct { CUdeviceptr at, end, next; } arena;

@@ -1,10 +1,11 @@
 /*
- * Ranges of the program that are to be recorded (holdfast record): how they come by NVTX, and what is told of them beside work: what memory
- * holds when one begins, what copies bring from the host, and which calls order work.
+ * Ranges of the program that are to be recorded (holdfast record): how they come by NVTX, and what is told of them
+ * beside work: what memory holds when one begins, what copies bring from the host, and which calls order work.
  *
- * NVTX, https://github.com/NVIDIA/NVTX: the header of a program loads the library that NVTX_INJECTION64_PATH names and calls its
- * InitializeInjectionNvtx2 (c/include/nvtx3/nvtxDetail/nvtxInit.h); the declarations here are those of nvtxDetail/nvtxTypes.h and
- * nvToolsExt.h there, reduced to what is needed. Ranges of domains other than the default one are not ours.
+ * NVTX, https://github.com/NVIDIA/NVTX: the header of a program loads the library that NVTX_INJECTION64_PATH names and
+ * calls its InitializeInjectionNvtx2 (c/include/nvtx3/nvtxDetail/nvtxInit.h); the declarations here are those of
+ * nvtxDetail/nvtxTypes.h and nvToolsExt.h there, reduced to what is needed. Ranges of domains other than the default
+ * one are not ours.
  */
 #include "shim.h"
 #include <signal.h>
@@ -78,7 +79,8 @@ static void tell_memory(CUdeviceptr p, uint64_t bytes, int device, void *arg)
 	}
 }
 
-void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height, uint64_t depth)
+void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height,
+	uint64_t depth)
 {
 	uint64_t at = 0;
 	for (uint64_t z = 0; z < depth; z++)
@@ -149,6 +151,37 @@ CUresult hf_cuEventElapsedTime_v2(void *ms, void *start, void *end)
 	return ordered(real_cuEventElapsedTime_v2(ms, start, end), HF_ORDER_SYNCED, NULL, NULL);
 }
 
+/* ---- textures ---- */
+
+static uint32_t objects; /* texture and surface objects: numbers that kernels are given, others in a replay */
+
+static CUresult made(CUresult r, uint32_t call)
+{
+	if (r == CUDA_SUCCESS && hf_range_wanted()) {
+		__atomic_add_fetch(&objects, 1, __ATOMIC_SEQ_CST);
+		if (hf_range_open)
+			hf_work_other(call, NULL);
+	}
+	return r;
+}
+
+static CUresult ended(CUresult r)
+{
+	if (r == CUDA_SUCCESS && hf_range_wanted())
+		__atomic_sub_fetch(&objects, 1, __ATOMIC_SEQ_CST);
+	return r;
+}
+
+CUresult hf_cuTexObjectCreate(void *object, void *resource, void *texture, void *view)
+{
+	return made(real_cuTexObjectCreate(object, resource, texture, view), 416);
+}
+
+CUresult hf_cuSurfObjectCreate(void *object, void *resource) { return made(real_cuSurfObjectCreate(object, resource),
+	421); }
+CUresult hf_cuTexObjectDestroy(unsigned long long object) { return ended(real_cuTexObjectDestroy(object)); }
+CUresult hf_cuSurfObjectDestroy(unsigned long long object) { return ended(real_cuSurfObjectDestroy(object)); }
+
 /* ---- beginning and end ---- */
 
 static bool put_range(const char *why)
@@ -202,6 +235,8 @@ static void begin(void)
 	hf_depth++;
 	if (hf_captures())
 		snprintf(why, sizeof why, "a stream is being captured when it begins");
+	else if (objects)
+		snprintf(why, sizeof why, "the program has texture or surface objects (cuTexObjectCreate)");
 	else if ((busy = hf_gate_close(deadline)))
 		snprintf(why, sizeof why, "%s does not end", busy);
 	else if (hf_sync_all(deadline, &what, &n) != CUDA_SUCCESS)
@@ -265,7 +300,10 @@ void hf_range_attached(void)
 /* ---- NVTX ---- */
 
 typedef void (*function)(void);
-struct nvtx_callbacks { size_t size; int (*table)(int module, function ***out, unsigned *n); }; /* NvtxExportTableCallbacks */
+struct nvtx_callbacks { /* NvtxExportTableCallbacks */
+	size_t size;
+	int (*table)(int module, function ***out, unsigned *n);
+};
 struct nvtx_attributes { /* nvtxEventAttributes_v2 */
 	uint16_t version, size;
 	uint32_t category;
@@ -279,7 +317,9 @@ struct nvtx_attributes { /* nvtxEventAttributes_v2 */
 enum { CALLBACKS = 1 };                                      /* NvtxExportTableID */
 enum { CORE = 1, CORE2 = 5 };                                /* NvtxCallbackModule */
 enum { START_EX = 4, START_A, START_W, END, PUSH_EX, PUSH_A, PUSH_W, POP }; /* NvtxCallbackIdCore */
-enum { DOMAIN_START_EX = 2, DOMAIN_END, DOMAIN_PUSH_EX, DOMAIN_POP, REGISTER_A = 10, REGISTER_W, CREATE_A, CREATE_W }; /* NvtxCallbackIdCore2 */
+enum { /* NvtxCallbackIdCore2 */
+	DOMAIN_START_EX = 2, DOMAIN_END, DOMAIN_PUSH_EX, DOMAIN_POP, REGISTER_A = 10, REGISTER_W, CREATE_A, CREATE_W,
+};
 enum { ASCII = 1, REGISTERED = 3 };                          /* nvtxMessageType_t */
 
 static __thread int level;         /* push/pop ranges of the default domain that are open */
@@ -289,7 +329,8 @@ static const char *message(const struct nvtx_attributes *a)
 {
 	if (!a || a->size < sizeof *a)
 		return NULL;
-	return a->message_type == ASCII || a->message_type == REGISTERED ? a->message : NULL; /* REGISTERED: see register_a */
+	/* A registered one is what register_a has returned. */
+	return a->message_type == ASCII || a->message_type == REGISTERED ? a->message : NULL;
 }
 
 static int push(const char *name)
@@ -329,7 +370,10 @@ static uint64_t start_a(const char *name) { return start(name); }
 static uint64_t start_w(const void *name) { (void)name; return start(NULL); }
 static int push_ex(const struct nvtx_attributes *a) { return push(message(a)); }
 static int push_w(const void *name) { (void)name; return push(NULL); }
-static uint64_t domain_start_ex(void *domain, const struct nvtx_attributes *a) { return domain ? 0 : start(message(a)); }
+static uint64_t domain_start_ex(void *domain, const struct nvtx_attributes *a)
+{
+	return domain ? 0 : start(message(a));
+}
 static void domain_end(void *domain, uint64_t id) { if (!domain) end(id); }
 static int domain_push_ex(void *domain, const struct nvtx_attributes *a) { return domain ? 0 : push(message(a)); }
 static int domain_pop(void *domain) { return domain ? 0 : pop(); }
@@ -383,6 +427,7 @@ void hf_range_fork_child(void)
 	hf_range_open = 0;
 	pending = false;
 	seen = 0;
+	objects = 0;
 	level = 0;
 	ours_at = -1;
 }

@@ -417,7 +417,8 @@ bool hf_range_wanted(void);      /* somebody records a range of this program, no
 void hf_range_attached(void);    /* the recorder listens from now on */
 bool hf_range_on_host(uint64_t p);
 /* Before a copy from the host: what it takes. */
-void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height, uint64_t depth);
+void hf_range_host_data(const void *from, uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height,
+	uint64_t depth);
 void hf_order(uint32_t kind, void *stream, void *event); /* a call that orders work was made */
 static inline void hf_range_synced(CUresult r)
 {

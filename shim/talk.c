@@ -1595,7 +1595,7 @@ void hf_attach(void)
 		if (traced) {
 			hf_depth++; /* what we ask the driver is not the program's */
 			const char *why = call_recorder();
-			/* Its memory is made as that of a held program, without a daemon: the recorder must be told of every byte. */
+			/* Its memory is made as that of a held program, without a daemon: the recorder is told of every byte. */
 			hf_attached = !why && hf_range_wanted();
 			if (!why)
 				hf_range_attached();

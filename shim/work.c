@@ -137,7 +137,7 @@ void hf_work_launch_ex(const void *config, void *f, void *params, void *extra, v
 
 /* ---- copies and sets ---- */
 
-/* A range is recorded: says which side is the host's where the call leaves it open, and what the copy takes from there. */
+/* A range is recorded: says which side is the host's where the call leaves it open, and what comes from there. */
 static uint32_t copy_in_range(uint32_t flags, const struct hf_rec_copy *c, bool captured)
 {
 	if (flags & HF_REC_SET_FLAG)

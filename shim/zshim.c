@@ -5173,7 +5173,7 @@ HF_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(void *stream, CUdeviceptr addr, 
 HF_EXPORT CUresult cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
 {
 	struct hf_slot *slot = hf_enter(421);
-	CUresult r = real_cuSurfObjectCreate(pSurfObject, pResDesc);
+	CUresult r = hf_depth > 1 ? real_cuSurfObjectCreate(pSurfObject, pResDesc) : hf_cuSurfObjectCreate(pSurfObject, pResDesc);
 	hf_leave(slot);
 	return r;
 }
@@ -5181,7 +5181,7 @@ HF_EXPORT CUresult cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
 HF_EXPORT CUresult cuSurfObjectDestroy(unsigned long long surfObject)
 {
 	struct hf_slot *slot = hf_enter(422);
-	CUresult r = real_cuSurfObjectDestroy(surfObject);
+	CUresult r = hf_depth > 1 ? real_cuSurfObjectDestroy(surfObject) : hf_cuSurfObjectDestroy(surfObject);
 	hf_leave(slot);
 	return r;
 }
@@ -5245,7 +5245,7 @@ HF_EXPORT CUresult cuTensorMapReplaceAddress(void *tensorMap, void *globalAddres
 HF_EXPORT CUresult cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTexDesc, void *pResViewDesc)
 {
 	struct hf_slot *slot = hf_enter(416);
-	CUresult r = real_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
+	CUresult r = hf_depth > 1 ? real_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc) : hf_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
 	hf_leave(slot);
 	return r;
 }
@@ -5253,7 +5253,7 @@ HF_EXPORT CUresult cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTe
 HF_EXPORT CUresult cuTexObjectDestroy(unsigned long long texObject)
 {
 	struct hf_slot *slot = hf_enter(417);
-	CUresult r = real_cuTexObjectDestroy(texObject);
+	CUresult r = hf_depth > 1 ? real_cuTexObjectDestroy(texObject) : hf_cuTexObjectDestroy(texObject);
 	hf_leave(slot);
 	return r;
 }

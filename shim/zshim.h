@@ -3239,5 +3239,9 @@ CUresult hf_cuStreamDestroy_v2(void *hStream);
 CUresult hf_cuStreamEndCapture(void *hStream, void *phGraph);
 CUresult hf_cuStreamQuery(void *hStream);
 CUresult hf_cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags);
+CUresult hf_cuSurfObjectCreate(void *pSurfObject, void *pResDesc);
+CUresult hf_cuSurfObjectDestroy(unsigned long long surfObject);
+CUresult hf_cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTexDesc, void *pResViewDesc);
+CUresult hf_cuTexObjectDestroy(unsigned long long texObject);
 
 #endif

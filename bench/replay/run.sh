@@ -1,7 +1,7 @@
 #!/bin/bash
 # Records the inference of PyTorch models and replays it, on a GPU: bench/replay/run.sh HOLDFAST OUTDIR [MODEL…]
-# For each model: are the outputs bit-identical on the recorded input and on five others, how large is the recording, how long from the
-# start of a process to the first output, how long a pass in the steady state; PyTorch beside it.
+# For each model: are the outputs bit-identical on the recorded input and on five others, how large is the recording,
+# how long from the start of a process to the first output, how long a pass in the steady state; PyTorch beside it.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 hf=$(realpath "$1") out=$2
@@ -19,7 +19,8 @@ for model in "${@:-mlp}"; do
 	: >"$log"
 	read -ra hints <<<"$(python3 "$here/models.py" "$model" --hints)"
 	begun=$(now)
-	if ! timeout 150 "$hf" record -o "$d/m.hfr" --gpu=native "${hints[@]}" -- python3 "$here/models.py" "$model" --dir "$d" >>"$log" 2>&1; then
+	if ! timeout 150 "$hf" record -o "$d/m.hfr" --gpu=native "${hints[@]}" -- \
+		python3 "$here/models.py" "$model" --dir "$d" >>"$log" 2>&1; then
 		echo "$model: not recorded: $(tail -n 3 "$log")"
 		continue
 	fi
@@ -30,7 +31,8 @@ for model in "${@:-mlp}"; do
 	for i in "" 0 1 2 3 4; do
 		given=(--in "x=$d/x$i.npy")
 		[ -z "$i" ] && given=()
-		timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda "${given[@]}" --out "y=$d/r$i.npy" >>"$log" 2>&1 || tail -n 2 "$log"
+		timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda "${given[@]}" --out "y=$d/r$i.npy" >>"$log" 2>&1 ||
+			tail -n 2 "$log"
 	done
 	same=$(python3 -c 'import sys, numpy
 same = 0
@@ -44,7 +46,8 @@ print(same)' "$d")
 	echo "$model: $same of 6 outputs bit-identical (the recorded input, five others)"
 	cold=()
 	for _ in 1 2 3 4 5; do
-		said=$(timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda --in "x=$d/x0.npy" --out "y=$d/r.npy" --json 2>>"$log" | tee -a "$log")
+		said=$(timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda --in "x=$d/x0.npy" --out "y=$d/r.npy" --json \
+			2>>"$log" | tee -a "$log")
 		cold+=("$(python3 -c 'import json, sys; print("%.3f" % json.loads(sys.argv[1])["total_seconds"])' "$said")")
 	done
 	echo "$model: cold to first output, replay: ${cold[*]} s"

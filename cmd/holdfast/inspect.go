@@ -47,7 +47,8 @@ func (a *app) inspect(f *recording.File) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "entry %s: %d launches, %d copies, %d sets in %d words\n", e.Name, e.Launches, e.Copies, e.Sets, recording.Words(work))
+		fmt.Fprintf(w, "entry %s: %d launches, %d copies, %d sets in %d words\n", e.Name, e.Launches, e.Copies,
+			e.Sets, recording.Words(work))
 		inspectPorts(w, "input", e.Inputs)
 		inspectPorts(w, "output", e.Outputs)
 		inspectKernels(w, m, work)
@@ -123,8 +124,11 @@ func inspectMemory(w io.Writer, m *recording.Manifest) {
 		}
 	}
 	if n := len(m.Memory); n > 0 {
-		last = recording.Span{Addr: m.Memory[0].Addr, Bytes: int64(m.Memory[n-1].Addr) + m.Memory[n-1].Bytes - int64(m.Memory[0].Addr)}
+		last = recording.Span{Addr: m.Memory[0].Addr, Bytes: int64(m.Memory[n-1].Addr) +
+			m.Memory[n-1].Bytes - int64(m.Memory[0].Addr)}
 	}
-	fmt.Fprintf(w, "memory, pinned to %v and above: %d regions with contents, %s (%s of it zeros); %d without, %s\n", last.Addr, sums[recording.Live].n,
-		bytesText(uint64(sums[recording.Live].bytes)), bytesText(uint64(zero)), sums[recording.Scratch].n, bytesText(uint64(sums[recording.Scratch].bytes)))
+	fmt.Fprintf(w, "memory, pinned to %v and above: %d regions with contents, %s (%s of it zeros); %d without, %s\n",
+		last.Addr, sums[recording.Live].n,
+		bytesText(uint64(sums[recording.Live].bytes)), bytesText(uint64(zero)), sums[recording.Scratch].n,
+		bytesText(uint64(sums[recording.Scratch].bytes)))
 }

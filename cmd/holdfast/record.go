@@ -128,7 +128,8 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 		return err
 	}
 	if f.nth < 1 || f.rangeName == "" || len(f.rangeName) > 255 {
-		return usageErrorf("record: --range %q --nth %d: a name of at most 255 bytes, and a number from 1", f.rangeName, f.nth)
+		return usageErrorf("record: --range %q --nth %d: a name of at most 255 bytes, and a number from 1",
+			f.rangeName, f.nth)
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -199,7 +200,8 @@ func (a *app) recordedRange(out string, size int64, m *recording.Manifest, statu
 			Outputs  int    `json:"outputs"`
 		}{"recorded", out, size, e.Launches, len(e.Inputs), len(e.Outputs)})
 	} else {
-		fmt.Fprintf(a.stderr, "holdfast: %s: %d launches of %d kernels, %d inputs, %d outputs, %s\n", out, e.Launches, len(m.Kernels), len(e.Inputs),
+		fmt.Fprintf(a.stderr, "holdfast: %s: %d launches of %d kernels, %d inputs, %d outputs, %s\n", out, e.Launches,
+			len(m.Kernels), len(e.Inputs),
 			len(e.Outputs), bytesText(uint64(size)))
 	}
 	return status

@@ -249,7 +249,8 @@ func (a *app) replayed(r *replayReport) error {
 	if a.json {
 		return a.printJSON(r)
 	}
-	_, err := fmt.Fprintf(a.stderr, "holdfast: %d runs on %s (%s): first %v, median %v; %v in all\n", r.Runs, r.Device, r.Backend,
+	_, err := fmt.Fprintf(a.stderr, "holdfast: %d runs on %s (%s): first %v, median %v; %v in all\n", r.Runs,
+		r.Device, r.Backend,
 		seconds(r.First), seconds(r.Median), seconds(r.Total))
 	return err
 }

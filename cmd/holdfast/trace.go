@@ -108,7 +108,8 @@ type listened struct {
 }
 
 // listenTo runs a program whose taps serve reads. status is how the program ended, err what holdfast could not do.
-func (a *app) listenTo(ctx context.Context, p listened, serve func(context.Context, *net.UnixListener) error) (status, err error) {
+func (a *app) listenTo(ctx context.Context, p listened,
+	serve func(context.Context, *net.UnixListener) error) (status, err error) {
 	libs, err := unpackLibraries()
 	if err != nil {
 		return nil, err

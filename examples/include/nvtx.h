@@ -1,5 +1,6 @@
-/* The two functions of NVTX that the examples use, by NVTX's protocol: the library that NVTX_INJECTION64_PATH names may replace them.
- * Real programs include nvtx3/nvToolsExt.h (https://github.com/NVIDIA/NVTX), whose nvtxDetail/nvtxTypes.h and nvtxInit.h describe that. */
+/* The two functions of NVTX that the examples use, by NVTX's protocol: the library that NVTX_INJECTION64_PATH names
+ * may replace them. Real programs include nvtx3/nvToolsExt.h (https://github.com/NVIDIA/NVTX), whose
+ * nvtxDetail/nvtxTypes.h and nvtxInit.h describe that. */
 #ifndef NVTX_H
 #define NVTX_H
 #include <dlfcn.h>
@@ -22,7 +23,8 @@ static int nvtx_table(int module, void (****out)(void), unsigned *n)
 
 static const void *nvtx_export(uint32_t id)
 {
-	static const struct { size_t size; int (*table)(int, void (****)(void), unsigned *); } callbacks = {sizeof callbacks, nvtx_table};
+	static const struct { size_t size; int (*table)(int, void (****)(void),
+		unsigned *); } callbacks = {sizeof callbacks, nvtx_table};
 	return id == 1 ? &callbacks : NULL;
 }
 
@@ -31,7 +33,8 @@ static void nvtx_init(void)
 	static int done;
 	const char *path = getenv("NVTX_INJECTION64_PATH");
 	void *lib = done++ || !path ? NULL : dlopen(path, RTLD_LAZY);
-	int (*init)(const void *(*)(uint32_t)) = lib ? (int (*)(const void *(*)(uint32_t)))dlsym(lib, "InitializeInjectionNvtx2") : NULL;
+	int (*init)(const void *(*)(uint32_t)) = lib ? (int (*)(const void *(*)(uint32_t)))dlsym(lib,
+		"InitializeInjectionNvtx2") : NULL;
 	if (init)
 		init(nvtx_export);
 }

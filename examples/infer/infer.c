@@ -6,8 +6,8 @@
  * --in has 64 numbers (float, little endian); without it they are made up. --out gets 16 floats
  * and a count of passes, whose bytes are printed as well. The range comes once for each pass.
  * MODE is how the work is submitted: stream (one), streams (two branches with events between
- * them), graph (captured by hand from two branches), managed, host, function (what cannot be
- * recorded, each for another reason). --wait waits in the range for a signal. */
+ * them), graph (the two branches, captured), whole (the copies too), managed, host, function
+ * (what cannot be recorded, each for another reason). --wait waits in the range for a signal. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <nvtx.h>
@@ -153,18 +153,38 @@ static void network(CUstream s, CUstream t)
 
 static void nothing(void *arg) { (void)arg; }
 
+/* All that comes from the host and goes there, and what is between. */
+static void everything(CUstream s, CUstream t, const float *from, float *to, uint32_t *passed)
+{
+	CU(cuMemcpyHtoDAsync(x, from, IN * sizeof(float), s));
+	CU(cuMemsetD32Async(h, 0, HIDDEN, s));
+	network(s, t);
+	CU(cuMemcpyDtoHAsync(to, y, OUT * sizeof(float), s));
+	CU(cuMemcpyDtoHAsync(passed, count, sizeof *passed, s));
+}
+
+static void launch_graph(CUstream s)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+	CU(cuStreamEndCapture(s, &graph));
+	CU(cuGraphInstantiate(&exec, graph, 0));
+	CU(cuGraphLaunch(exec, s));
+}
+
 /* Everything from the host's input to the host's output. */
 static void pass(const float *input)
 {
-	CUstream s = streams[0], t = strcmp(how, "streams") && strcmp(how, "graph") ? s : streams[1];
-	CUgraph graph;
-	CUgraphExec exec;
+	static struct { float in[IN], out[OUT]; uint32_t count; } *pinned; /* what a graph copies from and to */
+	int one = strcmp(how, "streams") && strcmp(how, "graph") && strcmp(how, "whole");
+	CUstream s = streams[0], t = one ? s : streams[1];
+	if (!pinned)
+		CU(cuMemHostAlloc((void **)&pinned, sizeof *pinned, 0));
 	nvtxRangePushA("holdfast");
 	CU(cuMemAlloc(&y, OUT * sizeof(float))); /* memory that comes within the range */
 	if (!strcmp(how, "host")) {
 		uint32_t times = 0;
-		void *pinned, *args[] = {&pinned, &times};
-		CU(cuMemHostAlloc(&pinned, 4096, 0));
+		void *args[] = {&pinned, &times};
 		CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 	}
 	if (!strcmp(how, "managed")) {
@@ -173,19 +193,25 @@ static void pass(const float *input)
 	}
 	if (!strcmp(how, "function"))
 		CU(cuLaunchHostFunc(s, nothing, NULL));
-	CU(cuMemcpyHtoDAsync(x, input, IN * sizeof(float), s));
-	CU(cuMemsetD32Async(h, 0, HIDDEN, s));
 	if (!strcmp(how, "graph")) {
+		CU(cuMemcpyHtoDAsync(x, input, IN * sizeof(float), s));
 		CU(cuStreamBeginCapture(s, 0));
 		network(s, t);
-		CU(cuStreamEndCapture(s, &graph));
-		CU(cuGraphInstantiate(&exec, graph, 0));
-		CU(cuGraphLaunch(exec, s));
+		launch_graph(s);
+		CU(cuMemcpyDtoHAsync(result.y, y, sizeof result.y, s));
+		CU(cuMemcpyDtoHAsync(&result.count, count, sizeof result.count, s));
+	} else if (!strcmp(how, "whole")) {
+		memcpy(pinned->in, input, sizeof pinned->in);
+		CU(cuStreamBeginCapture(s, 0));
+		everything(s, t, pinned->in, pinned->out, &pinned->count);
+		launch_graph(s);
 	} else
-		network(s, t);
-	CU(cuMemcpyDtoHAsync(result.y, y, sizeof result.y, s));
-	CU(cuMemcpyDtoHAsync(&result.count, count, sizeof result.count, s));
+		everything(s, t, input, result.y, &result.count);
 	CU(cuStreamSynchronize(s));
+	if (!strcmp(how, "whole")) {
+		memcpy(result.y, pinned->out, sizeof result.y);
+		result.count = pinned->count;
+	}
 	if (waits) {
 		printf("in the range\n");
 		fflush(stdout);

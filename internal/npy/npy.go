@@ -1,6 +1,8 @@
-// Package npy reads and writes NumPy's .npy files (NumPy reference, numpy.lib.format): arrays of numbers, little endian, in C order.
+// Package npy reads and writes NumPy's .npy files (NumPy reference, numpy.lib.format): arrays of numbers, little
+// endian, in C order.
 //
-// Files are outside input: nothing is allocated that the file has no bytes for. The package must not import anything of this module.
+// Files are outside input: nothing is allocated that the file has no bytes for. The package must not import anything
+// of this module.
 package npy
 
 import (
@@ -29,7 +31,8 @@ type Array struct {
 
 // kinds are the types by how files spell them.
 var kinds = map[string]string{
-	"|b1": "bool", "|i1": "int8", "|u1": "uint8", "<i2": "int16", "<u2": "uint16", "<f2": "float16", "<i4": "int32", "<u4": "uint32",
+	"|b1": "bool", "|i1": "int8", "|u1": "uint8", "<i2": "int16", "<u2": "uint16", "<f2": "float16", "<i4": "int32",
+	"<u4": "uint32",
 	"<f4": "float32", "<i8": "int64", "<u8": "uint64", "<f8": "float64", "<c8": "complex64", "<c16": "complex128",
 }
 

@@ -39,20 +39,23 @@ func file(dict string, data string) string {
 
 func TestRead(t *testing.T) {
 	good := file("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }", "abcdefgh")
-	if a, err := Read(strings.NewReader(good), 8); err != nil || a.DType != "float32" || !reflect.DeepEqual(a.Shape, []int{1, 2}) {
+	if a, err := Read(strings.NewReader(good), 8); err != nil || a.DType != "float32" || !reflect.DeepEqual(a.Shape,
+		[]int{1, 2}) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for name, c := range map[string]struct{ b, want string }{
-		"too large":       {good, "at most 7"},
-		"other file":      {"hello, world", "no .npy"},
-		"short header":    {good[:50], "cut short"},
-		"short data":      {good[:len(good)-1], "has 8 bytes"},
-		"long data":       {good + "x", "has 8 bytes"},
-		"objects":         {file("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", ""), "not read"},
-		"big endian":      {file("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd"), "not read"},
-		"records":         {file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd"), "not of numbers"},
-		"fortran order":   {file("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", "abcdefgh"), "Fortran"},
-		"hostile shape":   {file("{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", ""), "shape"},
+		"too large":    {good, "at most 7"},
+		"other file":   {"hello, world", "no .npy"},
+		"short header": {good[:50], "cut short"},
+		"short data":   {good[:len(good)-1], "has 8 bytes"},
+		"long data":    {good + "x", "has 8 bytes"},
+		"objects":      {file("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", ""), "not read"},
+		"big endian":   {file("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd"), "not read"},
+		"records": {file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd"),
+			"not of numbers"},
+		"fortran order": {file("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", "abcdefgh"), "Fortran"},
+		"hostile shape": {file("{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", ""),
+			"shape"},
 		"hostile header":  {magic + "\x02\x00\xff\xff\xff\xff", "limit"},
 		"another version": {magic + "\x09\x00\x00\x00\x00\x00", "not known"},
 	} {

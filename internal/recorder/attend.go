@@ -12,8 +12,8 @@ import (
 	"holdfast/internal/wire"
 )
 
-// How long the recorder sleeps when a tap was empty: the program never wakes it, so that a launch makes no system call. At full speed a
-// ring lasts for some 20 000 launches.
+// How long the recorder sleeps when a tap was empty: the program never wakes it, so that a launch makes no system
+// call. At full speed a ring lasts for some 20 000 launches.
 const (
 	shortNap = time.Millisecond
 	longNap  = 16 * time.Millisecond
@@ -42,8 +42,8 @@ type outcome struct {
 	waited  time.Duration
 }
 
-// attend reads the tap of one program until it ends, or stop is closed. begin gives who takes what is read; an error before it was called
-// says that no program was there.
+// attend reads the tap of one program until it ends, or stop is closed. begin gives who takes what is read; an error
+// before it was called says that no program was there.
 func attend(conn *wire.Conn, stop <-chan struct{}, begin func(*wire.Hello, int) tap.Handler) (out outcome, err error) {
 	defer conn.Close()
 	_, m, fds, err := conn.Recv()
@@ -53,7 +53,8 @@ func attend(conn *wire.Conn, stop <-chan struct{}, begin func(*wire.Hello, int) 
 	defer wire.CloseAll(fds)
 	hello, ok := m.(*wire.Hello)
 	if !ok || len(fds) != 1 || hello.Flags != wire.HelloTrace || hello.Proto != wire.Version {
-		return out, fmt.Errorf("%v with %d descriptors, want HELLO (TRACE) of version %d", m.Type(), len(fds), wire.Version)
+		return out, fmt.Errorf("%v with %d descriptors, want HELLO (TRACE) of version %d", m.Type(), len(fds),
+			wire.Version)
 	}
 	peer, err := conn.Peer()
 	if err != nil {

@@ -2,8 +2,9 @@ package recorder
 
 import "slices"
 
-// An order works out which pieces of work of a range must be complete before another begins. It is never too weak: what the host has
-// waited for, what it could have read, and what the legacy stream and new memory may rest on, orders everything.
+// An order works out which pieces of work of a range must be complete before another begins. It is never too weak:
+// what the host has waited for, what it could have read, and what the legacy stream and new memory may rest on,
+// orders everything.
 type order struct {
 	tips    map[int]bool     // works that no other comes after
 	last    map[stream]int   // the last work of each stream

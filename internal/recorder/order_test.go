@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What comes after what, for streams a and b, the legacy stream L and the per-thread default streams p (thread 1) and q (thread 2).
+// What comes after what, for streams a and b, the legacy stream L and the per-thread default streams p (thread 1) and
+// q (thread 2).
 func TestOrder(t *testing.T) {
 	streams := map[byte]stream{'a': {handle: 16}, 'b': {handle: 32}, 'c': {handle: 48}, 'L': {handle: legacyStream},
 		'p': streamOf(perThreadStream, 1), 'q': streamOf(perThreadStream, 2)}

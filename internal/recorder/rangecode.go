@@ -51,7 +51,8 @@ func candidates(b []byte, kind uint32, arch int) ([]*candidate, error) {
 			return nil, err
 		}
 		for _, e := range f.Entries {
-			runs := e.Kind == fatbin.PTX && e.Arch <= arch || e.Kind == fatbin.ELF && e.Arch/10 == arch/10 && e.Arch <= arch
+			runs := e.Kind == fatbin.PTX && e.Arch <= arch || e.Kind == fatbin.ELF && e.Arch/10 == arch/10 &&
+				e.Arch <= arch
 			if !runs || e.Specific && e.Arch != arch {
 				continue
 			}
@@ -91,7 +92,8 @@ func (c *candidate) has(kernel string) bool {
 				return false
 			}
 			name := bytes.TrimLeft(after, " \t\r\n")
-			if n, ok := bytes.CutPrefix(name, []byte(kernel)); ok && (len(n) == 0 || bytes.IndexByte([]byte(" \t\r\n("), n[0]) >= 0) {
+			if n, ok := bytes.CutPrefix(name, []byte(kernel)); ok && (len(n) == 0 ||
+				bytes.IndexByte([]byte(" \t\r\n("), n[0]) >= 0) {
 				return true
 			}
 			rest = after
@@ -114,7 +116,8 @@ type coder struct {
 	kernels map[uint32]int // by the program's number
 }
 
-// arch is what the driver says the kernels that ran are for; where it says nothing (the software GPU), what that GPU claims to be.
+// arch is what the driver says the kernels that ran are for; where it says nothing (the software GPU), what that GPU
+// claims to be.
 func (s *rangeSession) arch() int {
 	const binaryVersion = 6 // CU_FUNC_ATTRIBUTE_BINARY_VERSION
 	arch := 0
@@ -122,7 +125,8 @@ func (s *rangeSession) arch() int {
 		if w.kernel == nil {
 			continue
 		}
-		if f := s.functions[w.kernel.ID]; f != nil && len(f.Attributes) > binaryVersion && f.Attributes[binaryVersion] < 1000 {
+		if f := s.functions[w.kernel.ID]; f != nil && len(f.Attributes) > binaryVersion &&
+			f.Attributes[binaryVersion] < 1000 {
 			arch = max(arch, int(f.Attributes[binaryVersion]))
 		}
 	}
@@ -203,7 +207,8 @@ func (c *coder) variables() error {
 		known[v.Module][v.Name] = true
 		for g, i := range m.code {
 			if g.defines(v.Name) {
-				c.m.Variables = append(c.m.Variables, recording.Variable{Code: i, Contents: c.s.r.w.Put(v.b), Name: v.Name})
+				c.m.Variables = append(c.m.Variables, recording.Variable{Code: i, Contents: c.s.r.w.Put(v.b),
+					Name: v.Name})
 			}
 		}
 	}
@@ -217,8 +222,8 @@ func (c *coder) variables() error {
 		}
 	}
 	if n := len(unknown); n > 0 {
-		c.s.warn("%d variables of modules, %s the first, are not known to the program: a replay begins with what their modules say, "+
-			"not with what kernels may have written before the range", n, slices.Min(unknown))
+		c.s.warn("%d variables of modules, %s the first, are not known to the program: a replay begins with "+
+			"what their modules say, not with what kernels may have written before the range", n, slices.Min(unknown))
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ const (
 func (s *rangeSession) finish() {
 	s.phase = complete
 	m := &recording.Manifest{
-		Arch: s.arch(), Code: []recording.Code{}, Driver: int(s.hello.Driver), Kernels: []recording.Kernel{}, Program: s.args,
+		Arch: s.arch(), Code: []recording.Code{}, Driver: int(s.hello.Driver), Kernels: []recording.Kernel{},
+		Program:  s.args,
 		Software: s.hello.GPU != 0, Variables: []recording.Variable{}, Warnings: []string{},
 	}
 	m.Memory = s.regions()
@@ -40,7 +41,8 @@ func (s *rangeSession) regions() []recording.Region {
 	for i := range s.live {
 		l := &s.live[i]
 		b := l.w.Finish()
-		out = append(out, recording.Region{Addr: recording.Addr(l.Addr), Bytes: int64(l.Bytes), Class: recording.Live, Contents: &b})
+		out = append(out, recording.Region{Addr: recording.Addr(l.Addr), Bytes: int64(l.Bytes), Class: recording.Live,
+			Contents: &b})
 	}
 	slices.SortFunc(s.made, func(a, b recording.Span) int { return cmp.Compare(a.Addr, b.Addr) })
 	at := recording.Addr(0) // up to here made memory is dealt with
@@ -95,7 +97,8 @@ func (s *rangeSession) entry(m *recording.Manifest) error {
 		}
 	}
 	if len(e.Inputs)+len(e.Outputs) == 0 {
-		return fmt.Errorf("range %q: no copy brings anything to the device or from it: have the range around the copies, too", s.name)
+		return fmt.Errorf("range %q: no copy brings anything to the device or from it: "+
+			"have the range around the copies, too", s.name)
 	}
 	if err := c.variables(); err != nil {
 		return err
@@ -175,11 +178,13 @@ func (s *rangeSession) encode(m *recording.Manifest, e *recording.Entry, c *code
 		if cluster == [3]uint32{} {
 			cluster = [3]uint32{1, 1, 1}
 		}
-		return &trace.Launch{Flags: w.launch.Flags & trace.Cooperative, Kernel: k, Shared: w.launch.Shared, Grid: w.launch.Grid,
+		return &trace.Launch{Flags: w.launch.Flags & trace.Cooperative, Kernel: k, Shared: w.launch.Shared,
+			Grid:  w.launch.Grid,
 			Block: w.launch.Block, Cluster: cluster, Params: params[:need]}, nil
 	}
-	t := &trace.Copy{Flags: w.copy.Flags & trace.Set, Dst: w.copy.Dst, DstPitch: w.copy.DstPitch, Src: w.copy.Src, SrcPitch: w.copy.SrcPitch,
-		Width: w.copy.Width, Height: w.copy.Height, Depth: 1}
+	t := &trace.Copy{Flags: w.copy.Flags & trace.Set, Dst: w.copy.Dst, DstPitch: w.copy.DstPitch, Src: w.copy.Src,
+		SrcPitch: w.copy.SrcPitch,
+		Width:    w.copy.Width, Height: w.copy.Height, Depth: 1}
 	switch {
 	case w.input != nil:
 		p := s.port(m, s.r.in, "in", len(e.Inputs), t)
@@ -203,7 +208,8 @@ func (s *rangeSession) encode(m *recording.Manifest, e *recording.Entry, c *code
 // port gives an input or output its place in staging memory.
 func (s *rangeSession) port(m *recording.Manifest, hints []Hint, prefix string, n int, t *trace.Copy) recording.Port {
 	bytes := int64(t.Width * t.Height)
-	p := recording.Port{Addr: m.Staging.Addr + recording.Addr(m.Staging.Bytes), Bytes: bytes, DType: "uint8", Name: fmt.Sprintf("%s%d", prefix, n),
+	p := recording.Port{Addr: m.Staging.Addr + recording.Addr(m.Staging.Bytes), Bytes: bytes, DType: "uint8",
+		Name:  fmt.Sprintf("%s%d", prefix, n),
 		Shape: []int{int(bytes)}}
 	m.Staging.Bytes += (bytes + portAlign - 1) / portAlign * portAlign
 	if n < len(hints) {

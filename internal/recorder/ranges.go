@@ -25,8 +25,9 @@ type Hint struct {
 	Shape       []int
 }
 
-// Ranges makes a recording of one range of a program (package recording): programs whose shim finds HOLDFAST_TRACE and HOLDFAST_RANGE in
-// its environment connect to it. What cannot be recorded is refused by name; the programs run on in any case.
+// Ranges makes a recording of one range of a program (package recording): programs whose shim finds HOLDFAST_TRACE
+// and HOLDFAST_RANGE in its environment connect to it. What cannot be recorded is refused by name; the programs run
+// on in any case.
 //
 // Lock order: Ranges.mu alone.
 type Ranges struct {
@@ -45,7 +46,8 @@ type Ranges struct {
 	errs    []error
 }
 
-// NewRanges records into w. in and out are hints for inputs and outputs, in their order. Code goes through spill, an empty file.
+// NewRanges records into w. in and out are hints for inputs and outputs, in their order. Code goes through spill, an
+// empty file.
 func NewRanges(w *recording.Writer, spill *os.File, in, out []Hint, log *slog.Logger) (*Ranges, error) {
 	fns, err := api.Functions()
 	if err != nil {
@@ -171,8 +173,10 @@ type rangeWork struct {
 }
 
 func newRangeSession(r *Ranges, hello *wire.Hello, pid int) *rangeSession {
-	return &rangeSession{r: r, hello: hello, pid: pid, args: append([]string{hello.Exe}, commandLine(pid)...), state: trace.NewState(),
-		images: map[uint64]spilledImage{}, functions: map[uint32]*trace.Function{}, order: newOrder(), latest: map[uint32][]*rangeWork{},
+	return &rangeSession{r: r, hello: hello, pid: pid, args: append([]string{hello.Exe}, commandLine(pid)...),
+		state:  trace.NewState(),
+		images: map[uint64]spilledImage{}, functions: map[uint32]*trace.Function{}, order: newOrder(),
+		latest:  map[uint32][]*rangeWork{},
 		pending: map[uint32][][]byte{}, warned: map[string]bool{}}
 }
 
@@ -259,6 +263,9 @@ func (s *rangeSession) Record(rec trace.Record, _ []byte) error {
 	return nil
 }
 
+const managedMemory = "managed memory at %#x (%d bytes): what the host does with it is not seen; " +
+	"use device memory and copies"
+
 // begin takes note of the memory that there is.
 func (s *rangeSession) begin(rec *trace.Range) {
 	if rec.Reason != "" {
@@ -277,10 +284,15 @@ func (s *rangeSession) begin(rec *trace.Range) {
 	}
 	s.phase, s.name = contents, rec.Name
 	for _, a := range s.state.Allocs() {
+		if a.Device != 0 && a.Kind != trace.MemHost {
+			s.fail("memory at %#x is on device %d: only programs that use one GPU can be recorded (CUDA_VISIBLE_DEVICES)",
+				a.Addr, a.Device)
+			return
+		}
 		switch a.Kind {
 		case trace.MemHost, trace.MemGlobal:
 		case trace.MemManaged:
-			s.fail("managed memory at %#x (%d bytes): what the host does with it is not seen; use device memory and copies", a.Addr, a.Bytes)
+			s.fail(managedMemory, a.Addr, a.Bytes)
 			return
 		default:
 			s.live = append(s.live, liveMemory{Alloc: a})
@@ -342,7 +354,8 @@ func (s *rangeSession) enter() {
 	s.phase = inside
 	for i := range s.live {
 		if l := &s.live[i]; l.n != l.Bytes {
-			s.fail("memory at %#x (%d bytes): its contents could not be read: the program made it in a way that is not followed", l.Addr, l.Bytes)
+			s.fail("memory at %#x (%d bytes): its contents could not be read: the program made it in a way that is "+
+				"not followed", l.Addr, l.Bytes)
 			return
 		}
 	}

@@ -45,11 +45,13 @@ func tell(t *testing.T, records ...trace.Record) *teller {
 	}
 	r.seen = 1
 	tl := &teller{t, r, w, path, newRangeSession(r, &wire.Hello{Driver: 13000, GPU: 1, Exe: "/bin/p"}, os.Getpid())}
-	err = tl.s.Module(&tap.Module{Image: trace.Image{Flags: trace.Whole, ID: 1, Kind: trace.CodePTX}, Whole: []byte(ptx)})
+	err = tl.s.Module(&tap.Module{Image: trace.Image{Flags: trace.Whole, ID: 1, Kind: trace.CodePTX},
+		Whole: []byte(ptx)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tl.tell(&trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Kind: trace.MemLinear}, &trace.Alloc{Addr: 0x201000, Bytes: 0x1000, Kind: trace.MemLinear},
+	tl.tell(&trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Kind: trace.MemLinear}, &trace.Alloc{Addr: 0x201000,
+		Bytes: 0x1000, Kind: trace.MemLinear},
 		&trace.Kernel{ID: 1, Module: 1, Name: "k", Params: []trace.Param{{Offset: 0, Size: 8}}})
 	tl.tell(records...)
 	return tl
@@ -87,26 +89,30 @@ func (tl *teller) finish() (*recording.Manifest, []recording.Work) {
 }
 
 func begins() []trace.Record {
-	return []trace.Record{&trace.Range{Thread: 1, Nth: 1, Name: "holdfast"}, &trace.Data{Addr: 0x200000, Bytes: make([]byte, 0x1000)},
+	return []trace.Record{&trace.Range{Thread: 1, Nth: 1, Name: "holdfast"}, &trace.Data{Addr: 0x200000,
+		Bytes: make([]byte, 0x1000)},
 		&trace.Data{Addr: 0x201000, Bytes: bytes.Repeat([]byte{7}, 0x1000)}}
 }
 
 func input(addr uint64, text string) []trace.Record {
 	return []trace.Record{&trace.Data{Flags: trace.HostData, Thread: 1, Bytes: []byte(text[:1])},
 		&trace.Data{Flags: trace.HostData, Thread: 1, Addr: 1, Bytes: []byte(text[1:])},
-		&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1, Stream: 16, Dst: addr, Src: 0x7f0000000000, Width: uint64(len(text)), Height: 1, Depth: 1}}
+		&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1, Stream: 16, Dst: addr, Src: 0x7f0000000000,
+			Width: uint64(len(text)), Height: 1, Depth: 1}}
 }
 
 func launch(stream uint64, flags uint16) *trace.Launch {
 	one := [3]uint32{1, 1, 1}
-	return &trace.Launch{Flags: flags, Kernel: 1, Thread: 1, Grid: one, Block: one, Cluster: one, Stream: stream, Params: make([]byte, 8)}
+	return &trace.Launch{Flags: flags, Kernel: 1, Thread: 1, Grid: one, Block: one, Cluster: one, Stream: stream,
+		Params: make([]byte, 8)}
 }
 
 // What did not run, or not yet, is not recorded; what came after it comes after what was before.
 func TestNotRun(t *testing.T) {
 	tl := tell(t, begins()...)
 	tl.tell(input(0x200000, "input")...)
-	tl.tell(launch(16, 0), launch(16, trace.Captured), launch(16, 0), &trace.Failed{Thread: 1, Result: 1}, launch(16, 0), &trace.RangeEnd{Thread: 1})
+	tl.tell(launch(16, 0), launch(16, trace.Captured), launch(16, 0), &trace.Failed{Thread: 1, Result: 1}, launch(16,
+		0), &trace.RangeEnd{Thread: 1})
 	m, work := tl.finish()
 	if e := m.Entries[0]; e.Launches != 2 || e.Copies != 1 || len(e.Inputs) != 1 || e.Inputs[0].Bytes != 5 {
 		t.Errorf("%+v", e)
@@ -123,7 +129,8 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
-// Memory that comes in the range is a region of its own where there was none before; what is freed and comes again stays what it was.
+// Memory that comes in the range is a region of its own where there was none before; what is freed and comes again
+// stays what it was.
 func TestRegions(t *testing.T) {
 	tl := tell(t, begins()...)
 	tl.tell(&trace.Free{Addr: 0x200000}, &trace.Alloc{Addr: 0x1ff000, Bytes: 0x2800, Kind: trace.MemAsync},
@@ -141,7 +148,8 @@ func TestRegions(t *testing.T) {
 	for _, r := range m.Memory {
 		got = append(got, region{r.Addr, r.Bytes, r.Class})
 	}
-	want := []region{{0x1ff000, 0x1000, recording.Scratch}, {0x200000, 0x1000, recording.Live}, {0x201000, 0x1000, recording.Live},
+	want := []region{{0x1ff000, 0x1000, recording.Scratch}, {0x200000, 0x1000, recording.Live}, {0x201000, 0x1000,
+		recording.Live},
 		{0x300000, 0x100, recording.Scratch}, {0x300100, 0x180, recording.Scratch}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
@@ -163,15 +171,26 @@ func TestRangeRefusals(t *testing.T) {
 		{"no copies", "have the range around the copies", []trace.Record{launch(16, 0), end}},
 		{"parameters", "kernel k: what its parameters are", []trace.Record{launch(16, trace.NoParams), end}},
 		{"a kernel", "not known", []trace.Record{&trace.Launch{Kernel: 9, Thread: 1}, end}},
-		{"host memory", "kernel k is given host memory (0x5010", []trace.Record{&trace.Alloc{Addr: 0x5000, Bytes: 0x1000, Kind: trace.MemHost}, at(0x5010), end}},
-		{"a variable", "address of a variable", []trace.Record{&trace.Alloc{Addr: 0x9000, Bytes: 8, Kind: trace.MemGlobal}, at(0x9000), end}},
-		{"managed memory", "managed memory at 0x900000", []trace.Record{&trace.Alloc{Addr: 0x900000, Bytes: 8, Kind: trace.MemManaged}, end}},
-		{"another call", "cuStreamWaitValue32", []trace.Record{&trace.Copy{Flags: trace.DstHost, Call: 255, Thread: 1, Src: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
-		{"what may do anything", "cuMemcpyBatchAsync", []trace.Record{&trace.Other{Call: callNumber(t, "cuMemcpyBatchAsync"), Thread: 1}, end}},
-		{"arrays", "CUDA arrays", []trace.Record{&trace.Copy{Flags: trace.SrcArray, Call: 150, Thread: 1, Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
-		{"unknown input", "0 of the 4 bytes", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1, Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
-		{"a graph", "what it consists of is not known", []trace.Record{&trace.GraphLaunch{Graph: 3, Thread: 1, Stream: 16}, end}},
-		{"hostile copies", "cuMemcpyAsync of", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1, Dst: 0x200000, Width: 1 << 40, Height: 1 << 40, Depth: 1 << 60}, end}},
+		{"host memory", "kernel k is given host memory (0x5010", []trace.Record{&trace.Alloc{Addr: 0x5000,
+			Bytes: 0x1000, Kind: trace.MemHost}, at(0x5010), end}},
+		{"a variable", "address of a variable", []trace.Record{&trace.Alloc{Addr: 0x9000, Bytes: 8,
+			Kind: trace.MemGlobal}, at(0x9000), end}},
+		{"managed memory", "managed memory at 0x900000", []trace.Record{&trace.Alloc{Addr: 0x900000, Bytes: 8,
+			Kind: trace.MemManaged}, end}},
+		{"another call", "cuStreamWaitValue32", []trace.Record{&trace.Copy{Flags: trace.DstHost, Call: 255, Thread: 1,
+			Src: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
+		{"what may do anything", "cuMemcpyBatchAsync", []trace.Record{&trace.Other{Call: callNumber(t,
+			"cuMemcpyBatchAsync"), Thread: 1}, end}},
+		{"arrays", "CUDA arrays", []trace.Record{&trace.Copy{Flags: trace.SrcArray, Call: 150, Thread: 1,
+			Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
+		{"unknown input", "0 of the 4 bytes", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1,
+			Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
+		{"another GPU", "on device 1", []trace.Record{&trace.Alloc{Addr: 0x900000, Bytes: 8, Kind: trace.MemLinear,
+			Device: 1}, end}},
+		{"a graph", "what it consists of is not known", []trace.Record{&trace.GraphLaunch{Graph: 3, Thread: 1,
+			Stream: 16}, end}},
+		{"hostile copies", "cuMemcpyAsync of", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1,
+			Dst: 0x200000, Width: 1 << 40, Height: 1 << 40, Depth: 1 << 60}, end}},
 		{"a reason", "a capture is open", []trace.Record{&trace.Range{Name: "holdfast", Reason: "a capture is open"}}},
 		{"another range", "comes in two processes", []trace.Record{&trace.Range{Name: "holdfast"}}},
 		{"no end", "no such range", []trace.Record{launch(16, 0)}},
@@ -189,8 +208,10 @@ func TestRangeRefusals(t *testing.T) {
 		}
 	}
 	// Memory whose contents were not told.
-	tl := tell(t, &trace.Range{Name: "holdfast"}, &trace.Data{Addr: 0x200000, Bytes: make([]byte, 0x1000)}, launch(16, 0), end)
-	if _, err := tl.r.Finish(); err == nil || !strings.Contains(err.Error(), "memory at 0x201000 (4096 bytes): its contents could not be read") {
+	tl := tell(t, &trace.Range{Name: "holdfast"}, &trace.Data{Addr: 0x200000, Bytes: make([]byte, 0x1000)}, launch(16,
+		0), end)
+	if _, err := tl.r.Finish(); err == nil || !strings.Contains(err.Error(),
+		"memory at 0x201000 (4096 bytes): its contents could not be read") {
 		t.Error(err)
 	}
 }
@@ -219,12 +240,14 @@ func FuzzRange(f *testing.F) {
 			all = append(all, b...)
 		}
 	}
-	add(&trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Kind: trace.MemLinear}, &trace.Alloc{Addr: 0x201000, Bytes: 0x1000, Kind: trace.MemLinear},
+	add(&trace.Alloc{Addr: 0x200000, Bytes: 0x1000, Kind: trace.MemLinear}, &trace.Alloc{Addr: 0x201000,
+		Bytes: 0x1000, Kind: trace.MemLinear},
 		&trace.Kernel{ID: 1, Module: 1, Name: "k", Params: []trace.Param{{Offset: 0, Size: 8}}})
 	add(begins()...)
 	add(&trace.Order{Kind: trace.EventRecorded, Stream: 16, Event: 1}, &trace.Variable{Module: 1, Bytes: 4, Name: "v"})
 	add(input(0x200000, "input")...)
-	add(launch(16, 0), &trace.Failed{Thread: 1}, &trace.Alloc{Addr: 0x300080, Bytes: 0x200, Kind: trace.MemLinear}, launch(1, 0), &trace.RangeEnd{})
+	add(launch(16, 0), &trace.Failed{Thread: 1}, &trace.Alloc{Addr: 0x300080, Bytes: 0x200, Kind: trace.MemLinear},
+		launch(1, 0), &trace.RangeEnd{})
 	f.Add(all)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(t.TempDir(), "m.hfr")
@@ -244,7 +267,8 @@ func FuzzRange(f *testing.F) {
 		}
 		r.seen = 1
 		s := newRangeSession(r, &wire.Hello{Exe: "p"}, 1<<22+1)
-		if err := s.Module(&tap.Module{Image: trace.Image{ID: 1, Kind: trace.CodePTX}, Whole: []byte(ptx)}); err != nil {
+		if err := s.Module(&tap.Module{Image: trace.Image{ID: 1, Kind: trace.CodePTX},
+			Whole: []byte(ptx)}); err != nil {
 			t.Fatal(err)
 		}
 		for len(b) > 0 {

@@ -73,16 +73,18 @@ func (s *rangeSession) call(n uint32) string {
 	return fmt.Sprintf("driver call %d", n)
 }
 
-// allocated takes note of memory that comes within the range. It may have been somebody else's a moment ago, and how its users are
-// ordered is between them and the host.
+// allocated takes note of memory that comes within the range. It may have been somebody else's a moment ago, and how
+// its users are ordered is between them and the host.
 func (s *rangeSession) allocated(a *trace.Alloc) {
 	const most = 1 << 48 // bytes; no GPU has more addresses
 	switch {
 	case a.Kind == trace.MemHost, a.Kind == trace.MemGlobal, a.Bytes == 0:
+	case a.Device != 0:
+		s.fail("memory at %#x is on device %d: only programs that use one GPU can be recorded", a.Addr, a.Device)
 	case a.Bytes > most || a.Addr > most:
 		s.fail("memory at %#x (%d bytes): no such addresses", a.Addr, a.Bytes)
 	case a.Kind == trace.MemManaged:
-		s.fail("managed memory at %#x (%d bytes): what the host does with it is not seen; use device memory and copies", a.Addr, a.Bytes)
+		s.fail(managedMemory, a.Addr, a.Bytes)
 	default:
 		s.made = append(s.made, recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(a.Bytes)})
 		s.order.everything()
@@ -108,8 +110,8 @@ func (s *rangeSession) launch(l *trace.Launch, on stream) {
 	s.add(&rangeWork{launch: l, kernel: k}, on)
 }
 
-// checkPointers refuses launches that are given what a replay does not have: memory of the host, and variables whose address depends on
-// where the driver puts their module.
+// checkPointers refuses launches that are given what a replay does not have: memory of the host, and variables whose
+// address depends on where the driver puts their module.
 func (s *rangeSession) checkPointers(k *trace.Kernel, params []byte) {
 	for at := 0; at+8 <= len(params); at += 4 {
 		v := binary.LittleEndian.Uint64(params[at:])
@@ -117,9 +119,11 @@ func (s *rangeSession) checkPointers(k *trace.Kernel, params []byte) {
 		switch {
 		case a == nil:
 		case a.Kind == trace.MemHost:
-			s.fail("kernel %s is given host memory (%#x, byte %d of its parameters): copy it to the device first", k.Name, v, at)
+			s.fail("kernel %s is given host memory (%#x, byte %d of its parameters): copy it to the device first",
+				k.Name, v, at)
 		case a.Kind == trace.MemGlobal:
-			s.fail("kernel %s is given the address of a variable of a module (%#x, byte %d of its parameters), which is another in a replay",
+			s.fail("kernel %s is given the address of a variable of a module (%#x, byte %d of its parameters), "+
+				"which is another in a replay",
 				k.Name, v, at)
 		}
 	}
@@ -144,7 +148,8 @@ func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
 		s.fail("%s of %d × %d × %d bytes", call, c.Width, c.Height, c.Depth)
 		return
 	}
-	if !strings.HasPrefix(call, "cuMemcpy") && !strings.HasPrefix(call, "cuMemset") && !strings.HasPrefix(call, "cuGraphAddMem") {
+	if !strings.HasPrefix(call, "cuMemcpy") && !strings.HasPrefix(call, "cuMemset") && !strings.HasPrefix(call,
+		"cuGraphAddMem") {
 		s.fail("%s within the range: it cannot be replayed", call)
 		return
 	}
@@ -183,7 +188,8 @@ func (s *rangeSession) input(c *trace.Copy, on stream, thread uint32) {
 		return
 	}
 	if s.outputs > 0 {
-		s.warn("a copy to the device comes after one to the host: if the program computes one from the other, a replay on other input is not the program's")
+		s.warn("a copy to the device comes after one to the host: if the program computes one from the other, " +
+			"a replay on other input is not the program's")
 	}
 	s.slices(c, on, func(w *rangeWork, z uint64) { w.input = data[z*c.Width*c.Height:][:c.Width*c.Height] })
 }
@@ -218,7 +224,8 @@ func (s *rangeSession) graph(l *trace.GraphLaunch, on stream) {
 		case *trace.Copy:
 			s.copy(rec, on, l.Thread)
 		default:
-			s.fail("a graph that is launched within the range has a node that cannot be replayed (host function, memory, semaphore, event or condition)")
+			s.fail("a graph that is launched within the range has a node that cannot be replayed " +
+				"(host function, memory, semaphore, event or condition)")
 		}
 	}
 }

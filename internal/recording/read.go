@@ -62,7 +62,8 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	}
 	at, n := le.Uint64(head[16:]), le.Uint64(head[24:])
 	if at < headerSize || at > uint64(size) || n != uint64(size)-at || n > MaxManifest {
-		return nil, fmt.Errorf("%w: a manifest of %d bytes at %d in a file of %d: it is cut short or damaged", ErrMalformed, n, at, size)
+		return nil, fmt.Errorf("%w: a manifest of %d bytes at %d in a file of %d: it is cut short or damaged",
+			ErrMalformed, n, at, size)
 	}
 	text := make([]byte, n)
 	if _, err := r.ReadAt(text, int64(at)); err != nil && err != io.EOF {
@@ -79,7 +80,8 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	if err := m.check(headerSize, int64(at)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderMaxMemory(ChunkSize))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)),
+		zstd.WithDecoderMaxMemory(ChunkSize))
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +142,8 @@ func (f *File) Read(b Blob) ([]byte, error) {
 	return out, nil
 }
 
-// Each reads blobs with several workers and gives use every piece that is not all zeros; i is the place of its blob in blobs. use is called
-// by one goroutine at a time, in any order; b is its own only until it returns.
+// Each reads blobs with several workers and gives use every piece that is not all zeros; i is the place of its blob
+// in blobs. use is called by one goroutine at a time, in any order; b is its own only until it returns.
 func (f *File) Each(blobs []Blob, use func(i int, offset int64, b []byte) error) error {
 	type piece struct {
 		blob, chunk int
@@ -194,9 +196,9 @@ type Work struct {
 	Copy   *trace.Copy
 }
 
-// Work is the work of an entry, every record of it checked against the manifest. The kernel of a launch is its place in
-// Manifest.Kernels. Addresses that copies and sets name lie in regions or in staging memory; what launches do with the addresses
-// that they are given is not known here.
+// Work is the work of an entry, every record of it checked against the manifest. The kernel of a launch is its place
+// in Manifest.Kernels. Addresses that copies and sets name lie in regions or in staging memory; what launches do with
+// the addresses that they are given is not known here.
 func (f *File) Work(e *Entry) ([]Work, error) {
 	b, err := f.Read(e.Work)
 	if err != nil {
@@ -279,7 +281,8 @@ func (m *Manifest) checkLaunch(l *trace.Launch) error {
 		return fmt.Errorf("launch of %.100s: %d bytes of parameters, want %d", k.Name, len(l.Params), need)
 	case l.Block[0] > 1024 || l.Block[1] > 1024 || l.Block[2] > 1024 || threads == 0 || threads > 1024:
 		return fmt.Errorf("launch of %.100s: block %v", k.Name, l.Block)
-	case l.Grid[0] == 0 || l.Grid[1] == 0 || l.Grid[2] == 0 || l.Grid[0] > 1<<31-1 || l.Grid[1] > 65535 || l.Grid[2] > 65535:
+	case l.Grid[0] == 0 || l.Grid[1] == 0 || l.Grid[2] == 0 || l.Grid[0] > 1<<31-1 || l.Grid[1] > 65535 ||
+		l.Grid[2] > 65535:
 		return fmt.Errorf("launch of %.100s: grid %v", k.Name, l.Grid)
 	case cluster == 0 || l.Cluster[0] > 16 || l.Cluster[1] > 16 || l.Cluster[2] > 16 || cluster > 16:
 		return fmt.Errorf("launch of %.100s: cluster %v", k.Name, l.Cluster)
@@ -290,7 +293,8 @@ func (m *Manifest) checkLaunch(l *trace.Launch) error {
 }
 
 func (m *Manifest) checkCopy(c *trace.Copy) error {
-	if c.Flags&^trace.Set != 0 || c.Thread != 0 || c.Cell != 0 || c.Stream != 0 || c.Call != 0 || c.Depth != 1 || c.DstSlice != 0 || c.SrcSlice != 0 {
+	if c.Flags&^trace.Set != 0 || c.Thread != 0 || c.Cell != 0 || c.Stream != 0 || c.Call != 0 || c.Depth != 1 ||
+		c.DstSlice != 0 || c.SrcSlice != 0 {
 		return fmt.Errorf("copy with flags %#x and depth %d", c.Flags, c.Depth)
 	}
 	if c.Width == 0 || c.Height == 0 || !m.rows(c.Dst, c.DstPitch, c.Width, c.Height) {
@@ -302,7 +306,8 @@ func (m *Manifest) checkCopy(c *trace.Copy) error {
 		}
 		return nil
 	}
-	if size := c.SrcPitch; (size != 1 && size != 2 && size != 4) || c.Width%size != 0 || c.Dst%size != 0 || c.Src > 1<<32-1 {
+	if size := c.SrcPitch; (size != 1 && size != 2 && size != 4) || c.Width%size != 0 || c.Dst%size != 0 ||
+		c.Src > 1<<32-1 {
 		return fmt.Errorf("set of %d bytes in elements of %d to %#x", c.Width, c.SrcPitch, c.Src)
 	}
 	return nil

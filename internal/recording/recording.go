@@ -1,14 +1,16 @@
-// Package recording is the format of recordings: what a program did on a GPU within a range, in one file, such that it can be done again
-// without the program. docs/recording-format.md describes it for readers in other languages.
+// Package recording is the format of recordings: what a program did on a GPU within a range, in one file, such that
+// it can be done again without the program. docs/recording-format.md describes it for readers in other languages.
 //
-// A file is a header, chunks, and a manifest. The [Manifest] is canonical JSON: the same recording has one text. What it names by
-// [Blob] (code, contents of memory, the list of work) lies in chunks, which are known by their SHA-256 and stored once; chunks of
-// zeros are not stored. The list of work is in the records of package trace.
+// A file is a header, chunks, and a manifest. The [Manifest] is canonical JSON: the same recording has one text. What
+// it names by [Blob] (code, contents of memory, the list of work) lies in chunks, which are known by their SHA-256
+// and stored once; chunks of zeros are not stored. The list of work is in the records of package trace.
 //
-// Files are outside input. [Open] checks all that the manifest says against itself and the file, [File.Read] and [File.Each] every
-// chunk against its digest, [File.Work] every record against the manifest; nothing is allocated that the file has no bytes for.
+// Files are outside input. [Open] checks all that the manifest says against itself and the file, [File.Read] and
+// [File.Each] every chunk against its digest, [File.Work] every record against the manifest; nothing is allocated
+// that the file has no bytes for.
 //
-// The package must not import anything of this module but internal/trace: recordings are replayed where nothing else of holdfast is.
+// The package must not import anything of this module but internal/trace: recordings are replayed where nothing else
+// of holdfast is.
 package recording
 
 import (
@@ -221,7 +223,8 @@ func decodeManifest(b []byte) (*Manifest, error) {
 func (m *Manifest) check(from, to int64) error {
 	at := from
 	for i, c := range m.Chunks {
-		if c.Offset != at || c.Stored <= 0 || c.Stored > to-at || c.Size <= 0 || c.Size > ChunkSize || c.Stored > c.Size {
+		if c.Offset != at || c.Stored <= 0 || c.Stored > to-at || c.Size <= 0 || c.Size > ChunkSize ||
+			c.Stored > c.Size {
 			return fmt.Errorf("chunk %d: %d bytes at %d of the file, %d unpacked", i, c.Stored, c.Offset, c.Size)
 		}
 		at += c.Stored
@@ -298,7 +301,8 @@ func (m *Manifest) checkCode() error {
 func (m *Manifest) checkMemory() error {
 	end := Addr(1)
 	for i, r := range m.Memory {
-		if r.Addr < end || r.Bytes <= 0 || uint64(r.Addr)+uint64(r.Bytes) < uint64(r.Addr) || r.Class != Live && r.Class != Scratch {
+		if r.Addr < end || r.Bytes <= 0 || uint64(r.Addr)+uint64(r.Bytes) < uint64(r.Addr) || r.Class != Live &&
+			r.Class != Scratch {
 			return fmt.Errorf("region %d (%q): %d bytes at %v", i, r.Class, r.Bytes, r.Addr)
 		}
 		end = r.Addr + Addr(r.Bytes)
@@ -331,7 +335,8 @@ func (m *Manifest) checkEntries() error {
 	names := map[string]bool{}
 	for _, e := range m.Entries {
 		if e.Name == "" || len(e.Name) > maxName || names[e.Name] || e.Launches < 0 || e.Copies < 0 || e.Sets < 0 {
-			return fmt.Errorf("entry %.100q: its name is empty, too long or there twice, or a count is negative", e.Name)
+			return fmt.Errorf("entry %.100q: its name is empty, too long or there twice, or a count is negative",
+				e.Name)
 		}
 		names[e.Name] = true
 		ports := map[string]bool{}
@@ -392,13 +397,15 @@ func (b Blob) size(i int) int64 { return min(ChunkSize, b.Bytes-int64(i)*ChunkSi
 
 // holds reports whether all of [addr, addr+n) lies in the span.
 func (s Span) holds(addr, n uint64) bool {
-	return addr >= uint64(s.Addr) && addr-uint64(s.Addr) <= uint64(s.Bytes) && n <= uint64(s.Bytes)-(addr-uint64(s.Addr))
+	return addr >= uint64(s.Addr) && addr-uint64(s.Addr) <= uint64(s.Bytes) &&
+		n <= uint64(s.Bytes)-(addr-uint64(s.Addr))
 }
 
 // dtypes are the types of elements, as NumPy names them, and their sizes.
 var dtypes = map[string]int64{
-	"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4,
-	"int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+	"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
+	"float32": 4,
+	"int64":   8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
 }
 
 // ArrayBytes is how many bytes an array of that type and shape has.

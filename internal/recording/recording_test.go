@@ -33,7 +33,8 @@ func sample(t testing.TB) []byte {
 		&trace.Copy{Dst: 0x200000, Src: 0x1000000, SrcPitch: 8, Width: 8, Height: 1, Depth: 1},
 		&trace.Copy{Flags: trace.Set, Dst: 0x200100, Src: 7, SrcPitch: 4, Width: 64, Height: 1, Depth: 1},
 		&trace.After{Works: []uint32{0, 1}},
-		&trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: make([]byte, 12)},
+		&trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1},
+			Params: make([]byte, 12)},
 		&trace.After{Works: []uint32{2}},
 		&trace.Copy{Dst: 0x1000200, DstPitch: 8, Src: 0x200010, Width: 8, Height: 1, Depth: 1},
 	} {
@@ -45,12 +46,14 @@ func sample(t testing.TB) []byte {
 		Arch: 90, Driver: 13000, Program: []string{"p"}, Warnings: []string{}, Variables: []Variable{},
 		Code:    []Code{{Images: []Image{{Arch: 70, Contents: w.Put([]byte(".version 7.0")), Kind: PTX}}}},
 		Kernels: []Kernel{{Code: 0, Name: "k", Params: []Param{{0, 8}, {8, 4}}}},
-		Memory: []Region{{Addr: 0x200000, Bytes: live.Bytes, Class: Live, Contents: &live}, {Addr: 0x300000, Bytes: zero.Bytes, Class: Live, Contents: &zero},
+		Memory: []Region{{Addr: 0x200000, Bytes: live.Bytes, Class: Live, Contents: &live}, {Addr: 0x300000,
+			Bytes: zero.Bytes, Class: Live, Contents: &zero},
 			{Addr: 0x800000, Bytes: 5, Class: Scratch}},
 		Staging: Span{0x1000000, 2 << 20},
 		Entries: []Entry{{
 			Name: "holdfast", Launches: 1, Copies: 2, Sets: 1, Work: w.Put(work),
-			Inputs:  []Port{{Addr: 0x1000000, Bytes: 8, DType: "float32", Name: "in0", Recorded: &input, Shape: []int{2}}},
+			Inputs: []Port{{Addr: 0x1000000, Bytes: 8, DType: "float32", Name: "in0", Recorded: &input,
+				Shape: []int{2}}},
 			Outputs: []Port{{Addr: 0x1000200, Bytes: 8, DType: "uint8", Name: "out0", Shape: []int{8}}},
 		}},
 	}
@@ -101,7 +104,11 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%d bytes in the file: zeros are stored", len(b))
 	}
 	apart := make([]byte, len(got))
-	err = f.Each([]Blob{*region.Contents}, func(_ int, offset int64, p []byte) error { copy(apart[offset:], p); return nil })
+	err = f.Each([]Blob{*region.Contents}, func(_ int, offset int64, p []byte) error {
+		copy(apart[offset:],
+			p)
+		return nil
+	})
 	if err != nil || !bytes.Equal(apart, got) {
 		t.Errorf("Each gives something else than Read: %v", err)
 	}

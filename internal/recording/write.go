@@ -19,8 +19,8 @@ const (
 	headerSize = 64
 )
 
-// A Writer makes a recording. It is for one goroutine. The file has another name until Finish; Abort, or a Finish that fails, leaves
-// nothing.
+// A Writer makes a recording. It is for one goroutine. The file has another name until Finish; Abort, or a Finish
+// that fails, leaves nothing.
 type Writer struct {
 	path   string
 	f      *os.File

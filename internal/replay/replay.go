@@ -1,5 +1,6 @@
-// Package replay runs recordings (package recording) on an engine: memory at the addresses of the recording, its contents, the code that
-// ran, and the work in words. Inputs are put where the recording's copies take them from, outputs are where they leave them.
+// Package replay runs recordings (package recording) on an engine: memory at the addresses of the recording, its
+// contents, the code that ran, and the work in words. Inputs are put where the recording's copies take them from,
+// outputs are where they leave them.
 //
 // The package must not import anything of this module but recording, trace and engine: a replayer is small.
 package replay
@@ -38,7 +39,8 @@ type Times struct {
 	Prepare time.Duration `json:"prepare"` // work made ready
 }
 
-// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened meanwhile.
+// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened
+// meanwhile.
 func Read(f *recording.File, entry string) (*Player, error) {
 	begun := time.Now()
 	e, err := f.Manifest.Entry(entry)
@@ -209,7 +211,8 @@ func (p *Player) image(c *recording.Code) (*recording.Image, error) {
 	case info.PTX:
 		what = "PTX"
 	}
-	return nil, fmt.Errorf("%s runs %s for sm_%d, the recording has %v: record it on such a GPU, or replay it with another backend",
+	return nil, fmt.Errorf("%s runs %s for sm_%d, the recording has %v: record it on such a GPU, "+
+		"or replay it with another backend",
 		info.Name, what, info.Arch, have)
 }
 
@@ -254,7 +257,8 @@ func (p *Player) kernels() ([]engine.Kernel, error) {
 			return int(a.Offset) == b.Offset && int(a.Size) == b.Size
 		})
 		if !same {
-			return nil, fmt.Errorf("kernel %s: its parameters are %v in the code, %v in the recording", k.Name, e.Params(), k.Params)
+			return nil, fmt.Errorf("kernel %s: its parameters are %v in the code, %v in the recording", k.Name,
+				e.Params(), k.Params)
 		}
 		out = append(out, e)
 	}
@@ -284,15 +288,18 @@ func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
 		if cluster == [3]uint32{1, 1, 1} {
 			cluster = [3]uint32{}
 		}
-		return engine.Op{Launch: &engine.Launch{Kernel: kernels[l.Kernel], Grid: l.Grid, Block: l.Block, Cluster: cluster, Shared: l.Shared,
+		return engine.Op{Launch: &engine.Launch{Kernel: kernels[l.Kernel], Grid: l.Grid, Block: l.Block,
+			Cluster: cluster, Shared: l.Shared,
 			Params: l.Params, Cooperative: l.Flags&trace.Cooperative != 0}}
 	}
 	c := w.Copy
 	if c.Flags&trace.Set != 0 {
-		return engine.Op{Set: &engine.Set{Dst: c.Dst, Pitch: c.DstPitch, Width: c.Width / c.SrcPitch, Height: c.Height, Value: uint32(c.Src),
+		return engine.Op{Set: &engine.Set{Dst: c.Dst, Pitch: c.DstPitch, Width: c.Width / c.SrcPitch,
+			Height: c.Height, Value: uint32(c.Src),
 			Size: int(c.SrcPitch)}}
 	}
-	return engine.Op{Copy: &engine.Copy{Dst: c.Dst, Src: c.Src, DstPitch: c.DstPitch, SrcPitch: c.SrcPitch, Width: c.Width, Height: c.Height}}
+	return engine.Op{Copy: &engine.Copy{Dst: c.Dst, Src: c.Src, DstPitch: c.DstPitch, SrcPitch: c.SrcPitch,
+		Width: c.Width, Height: c.Height}}
 }
 
 // Port finds an input or output by its name.

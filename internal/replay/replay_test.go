@@ -106,7 +106,8 @@ func (p *memoryProgram) Run(time.Duration) error {
 
 func (p *memoryProgram) Close() error { p.closed++; return nil }
 
-// open makes a recording: in0 (4 bytes) → 0x200010; increments of 0x200010 and 0x200020, which may run at once; 8 bytes from there out.
+// open makes a recording: in0 (4 bytes) → 0x200010; increments of 0x200010 and 0x200020, which may run at once; 8
+// bytes from there out.
 func open(t *testing.T) *recording.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.hfr")
@@ -118,7 +119,8 @@ func open(t *testing.T) *recording.File {
 	contents[0x20], contents[recording.ChunkSize] = 7, 9 // a chunk that is not zero, and one more
 	live, zero, input := w.Put(contents), w.Put(make([]byte, 64)), w.Put([]byte{1, 2, 3, 4})
 	launch := func(at byte) *trace.Launch {
-		return &trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: []byte{at, 0, 0, 0, 0, 0, 0, 0}}
+		return &trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1},
+			Params: []byte{at, 0, 0, 0, 0, 0, 0, 0}}
 	}
 	var work []byte
 	for _, r := range []trace.Record{
@@ -126,7 +128,8 @@ func open(t *testing.T) *recording.File {
 		&trace.After{Works: []uint32{0}}, launch(0x10),
 		launch(0x20),
 		&trace.After{Works: []uint32{1, 2}}, &trace.Copy{Dst: 0x1000200, Src: 0x200010, Width: 32, Height: 1, Depth: 1},
-		&trace.After{Works: []uint32{3}}, &trace.Copy{Flags: trace.Set, Dst: 0x200000 + 1<<20 + 99, Src: 5, SrcPitch: 1, Width: 1, Height: 1, Depth: 1},
+		&trace.After{Works: []uint32{3}}, &trace.Copy{Flags: trace.Set, Dst: 0x200000 + 1<<20 + 99, Src: 5,
+			SrcPitch: 1, Width: 1, Height: 1, Depth: 1},
 	} {
 		if work, err = trace.Append(work, r); err != nil {
 			t.Fatal(err)
@@ -135,7 +138,8 @@ func open(t *testing.T) *recording.File {
 	_, err = w.Finish(&recording.Manifest{
 		Arch: 90, Program: []string{}, Warnings: []string{},
 		Code: []recording.Code{{Images: []recording.Image{
-			{Arch: 90, Contents: w.Put([]byte("cubin")), Kind: recording.Cubin}, {Arch: 70, Contents: w.Put([]byte("ptx")), Kind: recording.PTX},
+			{Arch: 90, Contents: w.Put([]byte("cubin")), Kind: recording.Cubin}, {Arch: 70,
+				Contents: w.Put([]byte("ptx")), Kind: recording.PTX},
 		}}},
 		Kernels:   []recording.Kernel{{Name: "increment", Params: []recording.Param{{Offset: 0, Size: 8}}}},
 		Variables: []recording.Variable{{Contents: w.Put([]byte("value")), Name: "v"}},
@@ -143,7 +147,8 @@ func open(t *testing.T) *recording.File {
 			{Addr: 0x800000, Bytes: 64, Class: recording.Live, Contents: &zero}},
 		Staging: recording.Span{Addr: 0x1000000, Bytes: 2 << 20},
 		Entries: []recording.Entry{{Name: "e", Launches: 2, Copies: 2, Sets: 1, Work: w.Put(work),
-			Inputs:  []recording.Port{{Addr: 0x1000000, Bytes: 4, DType: "uint8", Name: "in0", Recorded: &input, Shape: []int{4}}},
+			Inputs: []recording.Port{{Addr: 0x1000000, Bytes: 4, DType: "uint8", Name: "in0", Recorded: &input,
+				Shape: []int{4}}},
 			Outputs: []recording.Port{{Addr: 0x1000200, Bytes: 32, DType: "uint8", Name: "out0", Shape: []int{32}}}}},
 	})
 	if err != nil {
@@ -158,7 +163,8 @@ func open(t *testing.T) *recording.File {
 }
 
 func gpu() *memoryGPU {
-	return &memoryGPU{info: engine.Info{Name: "memory", Arch: 90, Cubin: true, PTX: true, Memory: 1 << 40}, mem: map[uint64][]byte{},
+	return &memoryGPU{info: engine.Info{Name: "memory", Arch: 90, Cubin: true, PTX: true, Memory: 1 << 40},
+		mem:    map[uint64][]byte{},
 		symbol: make([]byte, 5), params: []engine.Param{{Offset: 0, Size: 8}}}
 }
 
@@ -211,7 +217,8 @@ func TestRefusals(t *testing.T) {
 		name, want string
 		change     func(*memoryGPU)
 	}{
-		{"another architecture", "sm_60, the recording has [cubin for sm_90 ptx for sm_70]", func(g *memoryGPU) { g.info.Arch = 60 }},
+		{"another architecture", "sm_60, the recording has [cubin for sm_90 ptx for sm_70]",
+			func(g *memoryGPU) { g.info.Arch = 60 }},
 		{"no PTX", "machine code for sm_100", func(g *memoryGPU) { g.info.Arch, g.info.PTX = 100, false }},
 		{"parameters", "its parameters are", func(g *memoryGPU) { g.params = nil }},
 		{"a variable", "variable v: 5 bytes in the recording, 6", func(g *memoryGPU) { g.symbol = make([]byte, 6) }},

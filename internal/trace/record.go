@@ -179,8 +179,8 @@ type Failed struct {
 // Ready says that all that there was when the tap began has been told.
 type Ready struct{}
 
-// Data is what memory holds: of the device at a range's beginning, or (HostData) what the next copy of the thread takes from the host,
-// its rows one behind the other; Addr counts from 0 then.
+// Data is what memory holds: of the device at a range's beginning, or (HostData) what the next copy of the thread
+// takes from the host, its rows one behind the other; Addr counts from 0 then.
 type Data struct {
 	Flags  uint16
 	Addr   uint64
@@ -188,8 +188,8 @@ type Data struct {
 	Bytes  []byte
 }
 
-// Range says that a range of the program begins that is to be recorded. All device memory follows as Data, and the variables that the
-// program knows, before the next piece of work. With a Reason it cannot be recorded.
+// Range says that a range of the program begins that is to be recorded. All device memory follows as Data, and the
+// variables that the program knows, before the next piece of work. With a Reason it cannot be recorded.
 type Range struct {
 	Thread uint32
 	Nth    uint32 // of those with this name, from 1
@@ -208,7 +208,8 @@ type Variable struct {
 	Name   string
 }
 
-// Function is what the driver says of a kernel: attributes as cuFuncGetAttribute numbers them, from 0. ^0: it does not say.
+// Function is what the driver says of a kernel: attributes as cuFuncGetAttribute numbers them, from 0. ^0: it does
+// not say.
 type Function struct {
 	Kernel     uint32
 	Attributes []uint32
@@ -230,7 +231,8 @@ type Order struct {
 	Event  uint64
 }
 
-// After stands before a piece of work in a recording: the pieces of work that are complete before it begins, by their number from 0.
+// After stands before a piece of work in a recording: the pieces of work that are complete before it begins, by their
+// number from 0.
 type After struct{ Works []uint32 }
 
 // Program begins the records of a process. All its blocks carry the same number.

@@ -41,7 +41,7 @@ var built struct {
 	why                     string // what is missing
 	holdfast, train, teller string
 	vecadd, storm, cache    string
-	infer                   string
+	infer, marks            string
 }
 
 // inner says that a process is the one that runs the tests.
@@ -125,7 +125,8 @@ func prepare() string {
 	built.train = filepath.Join(root, "build/examples/train")
 	built.vecadd = filepath.Join(root, "build/examples/vecadd")
 	built.infer = filepath.Join(root, "build/examples/infer")
-	for _, f := range []string{built.holdfast, built.train, built.vecadd, built.infer, filepath.Join(root, "libexec/holdfast/criu")} {
+	for _, f := range []string{built.holdfast, built.train, built.vecadd, built.infer, filepath.Join(root,
+		"libexec/holdfast/criu")} {
 		if _, err := os.Stat(f); err != nil {
 			return fmt.Sprintf("%v: run make build examples criu", err)
 		}
@@ -144,6 +145,13 @@ func prepare() string {
 		"-Wl,--allow-shlib-undefined").CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("teller.c: %v\n%s", err, out)
+	}
+	built.marks = filepath.Join(built.cache, "marks")
+	out, err = exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.marks,
+		"../programs/helpers/marks.c", "-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-ldl",
+		"-Wl,--allow-shlib-undefined").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("marks.c: %v\n%s", err, out)
 	}
 	built.storm = filepath.Join(built.cache, "storm")
 	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "test/programs/storm.c"),

@@ -45,25 +45,29 @@ func (s *site) input(name string, seed int) string {
 // replayed is what infer's two outputs are, one behind the other, in a replay.
 func (s *site) replayed(file string, args ...string) string {
 	s.t.Helper()
-	s.ok(append([]string{"replay", file, "--backend", "soft", "--out", "y=" + s.path("y"), "--out", "count=" + s.path("count")}, args...)...)
+	s.ok(append([]string{"replay", file, "--backend", "soft", "--out", "y=" + s.path("y"), "--out", "count=" +
+		s.path("count")}, args...)...)
 	return s.read("y") + s.read("count")
 }
 
 func (s *site) recordInfer(file string, args ...string) string {
 	s.t.Helper()
-	return s.ok(append([]string{"record", "-o", file, "--gpu=soft", "--in", "x:float32:64", "--out", "y", "--out", "count:uint32:1", "--nth", "2", "--",
+	return s.ok(append([]string{"record", "-o", file, "--gpu=soft", "--in", "x:float32:64", "--out", "y", "--out",
+		"count:uint32:1", "--nth", "2", "--",
 		built.infer, "--passes", "2", "--out", s.path("recorded")}, args...)...)
 }
 
-// A replay gives what the program gave, and on other input what the program gives for that, however the work was submitted.
+// A replay gives what the program gave, and on other input what the program gives for that, however the work was
+// submitted.
 func TestReplay(t *testing.T) {
-	for _, how := range []string{"stream", "streams", "graph"} {
+	for _, how := range []string{"stream", "streams", "graph", "whole"} {
 		t.Run(how, func(t *testing.T) {
 			s := newSite(t)
 			file := s.path("m.hfr")
 			s.recordInfer(file, "--how", how)
 			m := into[inspected](s, "inspect", file)
-			if e := m.Entries[0]; e.Launches != 4 || len(e.Inputs) != 1 || e.Inputs[0].Name != "x" || e.Inputs[0].DType != "float32" || len(e.Outputs) != 2 {
+			if e := m.Entries[0]; e.Launches != 4 || len(e.Inputs) != 1 || e.Inputs[0].Name != "x" ||
+				e.Inputs[0].DType != "float32" || len(e.Outputs) != 2 {
 				t.Errorf("%+v", e)
 			}
 			if got := s.replayed(file); got != s.read("recorded") {
@@ -71,7 +75,8 @@ func TestReplay(t *testing.T) {
 			}
 			for seed := range 3 {
 				x := s.input("x.bin", seed)
-				s.ok("run", "--gpu=soft", "--", built.infer, "--passes", "2", "--how", how, "--in", x, "--out", s.path("plain"))
+				s.ok("run", "--gpu=soft", "--", built.infer, "--passes", "2", "--how", how, "--in", x, "--out",
+					s.path("plain"))
 				if got := s.replayed(file, "--in", "x="+x); got != s.read("plain") {
 					t.Errorf("input %d: replayed %x\nthe program %x", seed, got, s.read("plain"))
 				}
@@ -99,7 +104,8 @@ func TestReplayRuns(t *testing.T) {
 		t.Errorf("five times from the start: %d", n)
 	}
 	s.ok("replay", file, "--backend", "soft", "--out", "y="+s.path("y.npy"))
-	if npy := s.read("y.npy"); !strings.Contains(npy, "'descr': '|u1', 'fortran_order': False, 'shape': (64,)") || len(npy)%64 != 0 {
+	if npy := s.read("y.npy"); !strings.Contains(npy, "'descr': '|u1', 'fortran_order': False, 'shape': (64,)") ||
+		len(npy)%64 != 0 {
 		t.Errorf("%q", npy)
 	}
 }
@@ -144,6 +150,34 @@ func (s *site) onlyFiles(names ...string) {
 		}
 		if !known {
 			s.t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+// A range may be marked in every way that NVTX has for ranges of the default domain.
+func TestRecordMarks(t *testing.T) {
+	s := newSite(t)
+	for mode, want := range map[string]string{
+		"before": "beforeit", "start": "startend", "attributes": "attribut", "nested": "nestedin",
+		"registered": "register", "domain": "twodomai",
+	} {
+		file := s.path(mode + ".hfr")
+		s.ok("record", "-o", file, "--gpu=soft", "--", built.marks, mode)
+		s.ok("replay", file, "--backend", "soft", "--out", "out0="+s.path("out"))
+		if got := s.read("out"); got != want {
+			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
+		if m := into[inspected](s, "inspect", file); len(m.Entries[0].Inputs) != 1 || len(m.Entries[0].Outputs) != 1 {
+			t.Errorf("%s: %+v", mode, m.Entries[0])
+		}
+	}
+	for mode, want := range map[string]string{
+		"other": "no NVTX range", "open": "ended within its range", "texture": "texture or surface objects",
+		"texture within": "cuTexObjectCreate",
+	} {
+		if text := s.fails(125, "record", "-o", s.path("none"), "--gpu=soft", "--", built.marks,
+			mode); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", mode, text)
 		}
 	}
 }
@@ -201,6 +235,75 @@ func TestReplayDamaged(t *testing.T) {
 	s.fails(2, "replay", file, "--backend", "soft", "--out", "y")
 }
 
+// Work of every kind does what it says, in a word of many pieces, too.
+func TestReplayWork(t *testing.T) {
+	s := newSite(t)
+	const base, staging, size = 0x1000000000, 0x1000400000, 4096
+	file := s.path("work.hfr")
+	w, err := recording.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := make([]byte, size)
+	for i := range start {
+		start[i] = byte(i)
+	}
+	want := bytes.Clone(start)
+	var work []byte
+	add := func(after []uint32, c *trace.Copy) {
+		c.Depth = 1
+		if len(after) > 0 {
+			if work, err = trace.Append(work, &trace.After{Works: after}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if work, err = trace.Append(work, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first []uint32
+	for i := range uint32(20) { // rows 32 bytes apart, of elements of 1, 2 and 4 bytes
+		element := uint64(1) << (i % 3)
+		at := uint64(i) * 128
+		add(nil, &trace.Copy{Flags: trace.Set, Dst: base + at, DstPitch: 32, Src: 0x04030201, SrcPitch: element,
+			Width: 8, Height: 3})
+		for row := range uint64(3) {
+			for k := range uint64(8) {
+				want[at+32*row+k] = byte(k%element + 1)
+			}
+		}
+		first = append(first, i)
+	}
+	add(first, &trace.Copy{Dst: base + 3000, DstPitch: 40, Src: base, SrcPitch: 128, Width: 20, Height: 10})
+	for row := range 10 {
+		copy(want[3000+40*row:][:20], bytes.Clone(want[128*row:][:20]))
+	}
+	add([]uint32{20}, &trace.Copy{Dst: staging, Src: base, Width: size, Height: 1})
+	live := w.Put(start)
+	_, err = w.Finish(&recording.Manifest{
+		Arch: 90, Program: []string{}, Warnings: []string{}, Variables: []recording.Variable{},
+		Code: []recording.Code{}, Kernels: []recording.Kernel{},
+		Memory:  []recording.Region{{Addr: base, Bytes: size, Class: recording.Live, Contents: &live}},
+		Staging: recording.Span{Addr: staging, Bytes: 2 << 20},
+		Entries: []recording.Entry{{Name: "e", Copies: 2, Sets: 20, Inputs: []recording.Port{}, Work: w.Put(work),
+			Outputs: []recording.Port{{Addr: staging, Bytes: size, DType: "uint8", Name: "out0", Shape: []int{size}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range [][]string{nil, {"--step"}, {"-n", "2", "--reset"}} {
+		s.ok(append([]string{"replay", file, "--backend", "soft", "--out", "out0=" + s.path("out")}, how...)...)
+		if got := []byte(s.read("out")); !bytes.Equal(got, want) {
+			for i := range got {
+				if got[i] != want[i] {
+					t.Fatalf("%v: byte %d is %d, want %d", how, i, got[i], want[i])
+				}
+			}
+			t.Fatalf("%v: %d bytes", how, len(got))
+		}
+	}
+}
+
 // faulty makes a recording of one launch of infer's kernel spin.
 func (s *site) faulty(addr uint64, times uint32) string {
 	s.t.Helper()
@@ -214,18 +317,21 @@ func (s *site) faulty(addr uint64, times uint32) string {
 		s.t.Fatal(err)
 	}
 	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, addr), times)
-	work, err := trace.Append(nil, &trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Params: params})
+	work, err := trace.Append(nil, &trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
+		Cluster: [3]uint32{1, 1, 1}, Params: params})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	zero := w.Put(make([]byte, 4096))
 	_, err = w.Finish(&recording.Manifest{
 		Arch: 90, Program: []string{}, Warnings: []string{}, Variables: []recording.Variable{},
-		Code:    []recording.Code{{Images: []recording.Image{{Arch: 70, Contents: w.Put(ptx), Kind: recording.PTX}}}},
-		Kernels: []recording.Kernel{{Name: "spin", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4}}}},
+		Code: []recording.Code{{Images: []recording.Image{{Arch: 70, Contents: w.Put(ptx), Kind: recording.PTX}}}},
+		Kernels: []recording.Kernel{{Name: "spin", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8,
+			Size: 4}}}},
 		Memory:  []recording.Region{{Addr: 0x1000000000, Bytes: 4096, Class: recording.Live, Contents: &zero}},
 		Staging: recording.Span{Addr: 0x1000400000},
-		Entries: []recording.Entry{{Name: "e", Launches: 1, Inputs: []recording.Port{}, Outputs: []recording.Port{}, Work: w.Put(work)}},
+		Entries: []recording.Entry{{Name: "e", Launches: 1, Inputs: []recording.Port{}, Outputs: []recording.Port{},
+			Work: w.Put(work)}},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -241,11 +347,13 @@ func TestReplayFault(t *testing.T) {
 	if text := s.fails(1, "replay", file, "--backend", "soft"); !strings.Contains(text, "--step says where") {
 		t.Error(text)
 	}
-	if text := s.fails(1, "replay", file, "--backend", "soft", "--step"); !strings.Contains(text, "word 0, op 0 (spin)") {
+	if text := s.fails(1, "replay", file, "--backend", "soft", "--step"); !strings.Contains(text,
+		"word 0, op 0 (spin)") {
 		t.Error(text)
 	}
 	endless := s.faulty(0x1000000000, 1<<32-1)
-	if text := s.fails(1, "replay", endless, "--backend", "soft", "--step", "--timeout", "100ms"); !strings.Contains(text, "(spin): not complete after 100ms") {
+	if text := s.fails(1, "replay", endless, "--backend", "soft", "--step", "--timeout",
+		"100ms"); !strings.Contains(text, "(spin): not complete after 100ms") {
 		t.Error(text)
 	}
 	s.ok("replay", s.faulty(0x1000000000, 10), "--backend", "soft")

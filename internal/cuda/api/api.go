@@ -100,7 +100,8 @@ type Clause struct {
 
 // clauses are the kinds of clauses and how many arguments each takes, at least and at most.
 var clauses = map[string]struct{ least, most int }{
-	"other": {}, "host": {}, "launch": {0, 1}, "graph": {1, 1}, "copy": {3, 3}, "copy2d": {1, 1}, "copy3d": {1, 1}, "set": {6, 6},
+	"other": {}, "host": {}, "launch": {0, 1}, "graph": {1, 1}, "copy": {3, 3}, "copy2d": {1, 1}, "copy3d": {1, 1},
+	"set":   {6, 6},
 	"gives": {3, 4}, "takes": {1, 2}, "maps": {3, 3},
 }
 

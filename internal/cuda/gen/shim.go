@@ -248,7 +248,8 @@ func wrapper(p func(string, ...any), s shimSymbol) {
 		handArgs = streamArgs(s.s, "HF_STREAM(%s, CU_STREAM_LEGACY)")
 	}
 	if s.f.Calm {
-		p("\thf_wait_begin();\n\tCUresult r = %s(%s);\n\thf_wait_end();\n\thf_range_synced(r);\n\treturn r;\n}\n", target, args)
+		p("\thf_wait_begin();\n\tCUresult r = %s(%s);\n\thf_wait_end();\n\thf_range_synced(r);\n\treturn r;\n}\n",
+			target, args)
 		return
 	}
 	if !s.f.Gated {

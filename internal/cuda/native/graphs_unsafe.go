@@ -10,8 +10,8 @@ import (
 	"holdfast/internal/cuda"
 )
 
-// Graphs is a driver library with what running prepared work needs: executable graphs, memory at fixed addresses, and what a kernel says
-// of its parameters. The invariant of calls_unsafe.go holds here, too.
+// Graphs is a driver library with what running prepared work needs: executable graphs, memory at fixed addresses, and
+// what a kernel says of its parameters. The invariant of calls_unsafe.go holds here, too.
 type Graphs struct {
 	*Kernels
 	addressReserve, graphCreate, graphDestroy, instantiate, graphLaunch, execDestroy uintptr
@@ -65,7 +65,8 @@ func OpenGraphs(path string) (*Graphs, error) {
 	return g, nil
 }
 
-// ReserveAt reserves addresses at addr (cuMemAddressReserve). The driver takes others if these are in use; then it is an error.
+// ReserveAt reserves addresses at addr (cuMemAddressReserve). The driver takes others if these are in use; then it is
+// an error.
 func (g *Graphs) ReserveAt(addr cuda.DevicePtr, size uint64) error {
 	var p cuda.DevicePtr
 	r := call(g.addressReserve, uintptr(unsafe.Pointer(&p)), uintptr(size), 0, uintptr(addr), 0)
@@ -78,14 +79,15 @@ func (g *Graphs) ReserveAt(addr cuda.DevicePtr, size uint64) error {
 	return failed(r, "cuMemAddressReserve(%#x bytes at %#x)", size, addr)
 }
 
-// LibraryLoad takes a cubin or PTX text (cuLibraryLoadData). Unlike a module's, its kernels are loaded when they are asked for. The error
-// holds what the compiler said.
+// LibraryLoad takes a cubin or PTX text (cuLibraryLoadData). Unlike a module's, its kernels are loaded when they are
+// asked for. The error holds what the compiler said.
 func (g *Graphs) LibraryLoad(image []byte) (Library, error) {
 	z := append(append(make([]byte, 0, len(image)+1), image...), 0)
 	c := &jitCall{options: [2]int32{jitErrorLogBuffer, jitErrorLogBufferSizeBytes}} // as in Kernels.Assemble
 	c.values = [2]uintptr{uintptr(unsafe.Pointer(&c.log)), uintptr(len(c.log))}
 	var l Library
-	r := call(g.libraryLoad, uintptr(unsafe.Pointer(&l)), uintptr(unsafe.Pointer(unsafe.SliceData(z))), uintptr(unsafe.Pointer(&c.options)),
+	r := call(g.libraryLoad, uintptr(unsafe.Pointer(&l)), uintptr(unsafe.Pointer(unsafe.SliceData(z))),
+		uintptr(unsafe.Pointer(&c.options)),
 		uintptr(unsafe.Pointer(&c.values)), uintptr(len(c.options)), 0, 0, 0)
 	if r == cuda.Success {
 		return l, nil
@@ -120,7 +122,8 @@ func (g *Graphs) LibraryGlobal(l Library, name string) (cuda.DevicePtr, uint64, 
 	z := append([]byte(name), 0)
 	var p cuda.DevicePtr
 	var n uint64
-	r := call(g.libraryGlobal, uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&n)), uintptr(l), uintptr(unsafe.Pointer(unsafe.SliceData(z))))
+	r := call(g.libraryGlobal, uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&n)), uintptr(l),
+		uintptr(unsafe.Pointer(unsafe.SliceData(z))))
 	return p, n, failed(r, "cuLibraryGetGlobal(%s)", name)
 }
 
@@ -197,8 +200,10 @@ const (
 	clusterWithoutAsking = 8
 )
 
-// AddKernel adds a launch to a graph (cuGraphAddKernelNode), which comes after the nodes given. params and offsets are as for LaunchShape.
-func (g *Graphs) AddKernel(h Graph, after []GraphNode, f cuda.Function, shape Shape, cooperative bool, params []byte, offsets []uint32) (GraphNode, error) {
+// AddKernel adds a launch to a graph (cuGraphAddKernelNode), which comes after the nodes given. params and offsets
+// are as for LaunchShape.
+func (g *Graphs) AddKernel(h Graph, after []GraphNode, f cuda.Function, shape Shape, cooperative bool, params []byte,
+	offsets []uint32) (GraphNode, error) {
 	if shape.Shared > sharedWithoutAsking {
 		if r := call(g.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(shape.Shared)); r != cuda.Success {
 			return 0, failed(r, "cuFuncSetAttribute(%d bytes of dynamic shared memory)", shape.Shared)
@@ -218,11 +223,13 @@ func (g *Graphs) AddKernel(h Graph, after []GraphNode, f cuda.Function, shape Sh
 	p := &kernelNodeParams{Func: f, Grid: shape.Grid, Block: shape.Block, Shared: shape.Shared,
 		KernelParams: uintptr(unsafe.Pointer(unsafe.SliceData(c.each)))}
 	var n GraphNode
-	r := call(g.addKernel, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)),
+	r := call(g.addKernel, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))),
+		uintptr(len(after)),
 		uintptr(unsafe.Pointer(p)))
 	runtime.KeepAlive(c)
 	if r != cuda.Success {
-		return 0, failed(r, "cuGraphAddKernelNode(grid %v, block %v, %d bytes of shared memory)", shape.Grid, shape.Block, shape.Shared)
+		return 0, failed(r, "cuGraphAddKernelNode(grid %v, block %v, %d bytes of shared memory)", shape.Grid,
+			shape.Block, shape.Shared)
 	}
 	if cooperative {
 		if err := g.attribute(n, &launchAttribute{ID: launchCooperative, Value: [16]uint32{1}}); err != nil {
@@ -230,7 +237,8 @@ func (g *Graphs) AddKernel(h Graph, after []GraphNode, f cuda.Function, shape Sh
 		}
 	}
 	if cluster != [3]uint32{} {
-		if err := g.attribute(n, &launchAttribute{ID: launchClusterDimension, Value: [16]uint32{cluster[0], cluster[1], cluster[2]}}); err != nil {
+		a := &launchAttribute{ID: launchClusterDimension, Value: [16]uint32{cluster[0], cluster[1], cluster[2]}}
+		if err := g.attribute(n, a); err != nil {
 			return 0, err
 		}
 	}
@@ -244,23 +252,29 @@ func (g *Graphs) attribute(n GraphNode, a *launchAttribute) error {
 }
 
 // AddCopy adds a copy of rows of width bytes between device addresses (cuGraphAddMemcpyNode).
-func (g *Graphs) AddCopy(h Graph, after []GraphNode, ctx cuda.Context, dst, dstPitch, src, srcPitch, width, height uint64) (GraphNode, error) {
+func (g *Graphs) AddCopy(h Graph, after []GraphNode, ctx cuda.Context, dst, dstPitch, src, srcPitch, width,
+	height uint64) (GraphNode, error) {
 	p := &copyNodeParams{
-		Src:   copySide{MemoryType: memoryTypeDevice, Device: cuda.DevicePtr(src), Pitch: max(srcPitch, width), Rows: height},
-		Dst:   copySide{MemoryType: memoryTypeDevice, Device: cuda.DevicePtr(dst), Pitch: max(dstPitch, width), Rows: height},
+		Src: copySide{MemoryType: memoryTypeDevice, Device: cuda.DevicePtr(src), Pitch: max(srcPitch, width),
+			Rows: height},
+		Dst: copySide{MemoryType: memoryTypeDevice, Device: cuda.DevicePtr(dst), Pitch: max(dstPitch, width),
+			Rows: height},
 		Width: width, Height: height, Depth: 1,
 	}
 	var n GraphNode
-	r := call(g.addCopy, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)),
+	r := call(g.addCopy, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))),
+		uintptr(len(after)),
 		uintptr(unsafe.Pointer(p)), uintptr(ctx))
 	return n, failed(r, "cuGraphAddMemcpyNode(%#x from %#x, %d × %d bytes)", dst, src, width, height)
 }
 
 // AddSet adds a set of rows of width elements of size bytes (cuGraphAddMemsetNode).
-func (g *Graphs) AddSet(h Graph, after []GraphNode, ctx cuda.Context, dst, pitch uint64, value, size uint32, width, height uint64) (GraphNode, error) {
+func (g *Graphs) AddSet(h Graph, after []GraphNode, ctx cuda.Context, dst, pitch uint64, value, size uint32, width,
+	height uint64) (GraphNode, error) {
 	p := &setNodeParams{Dst: cuda.DevicePtr(dst), Pitch: pitch, Value: value, Size: size, Width: width, Height: height}
 	var n GraphNode
-	r := call(g.addSet, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)),
+	r := call(g.addSet, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))),
+		uintptr(len(after)),
 		uintptr(unsafe.Pointer(p)), uintptr(ctx))
 	return n, failed(r, "cuGraphAddMemsetNode(%#x, %d × %d elements of %d bytes)", dst, width, height, size)
 }
@@ -268,6 +282,7 @@ func (g *Graphs) AddSet(h Graph, after []GraphNode, ctx cuda.Context, dst, pitch
 // AddEmpty adds a node that only orders others (cuGraphAddEmptyNode).
 func (g *Graphs) AddEmpty(h Graph, after []GraphNode) (GraphNode, error) {
 	var n GraphNode
-	r := call(g.addEmpty, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)))
+	r := call(g.addEmpty, uintptr(unsafe.Pointer(&n)), uintptr(h), uintptr(unsafe.Pointer(unsafe.SliceData(after))),
+		uintptr(len(after)))
 	return n, failed(r, "cuGraphAddEmptyNode")
 }

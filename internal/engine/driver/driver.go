@@ -1,11 +1,11 @@
 // Package driver is the engine's backend on a CUDA driver library: the real libcuda, or the stub of the software GPU.
 //
-// A program is one executable graph: the pieces of work of a word are parallel nodes, and those of the next word depend on all of them.
-// So a run is one call. What the driver does not tell is where in a graph a fault was; with Config.Step every word is a graph of its own,
-// and the word that failed is known.
+// A program is one executable graph: the pieces of work of a word are parallel nodes, and those of the next word
+// depend on all of them. So a run is one call. What the driver does not tell is where in a graph a fault was; with
+// Config.Step every word is a graph of its own, and the word that failed is known.
 //
-// Memory is mapped at fixed addresses (cuMemAddressReserve, cuMemCreate, cuMemMap). In a process of its own they are free unless the
-// process itself has something there; then Map says so.
+// Memory is mapped at fixed addresses (cuMemAddressReserve, cuMemCreate, cuMemMap). In a process of its own they are
+// free unless the process itself has something there; then Map says so.
 //
 // The package must not import anything of this module but engine and the driver below it.
 package driver
@@ -64,7 +64,8 @@ func Open(cfg Config) (*Backend, error) {
 	return b, nil
 }
 
-// do runs f on a thread that has the context. To have it set each time costs a tenth of a microsecond, a thread of its own several.
+// do runs f on a thread that has the context. To have it set each time costs a tenth of a microsecond, a thread of
+// its own several.
 func (b *Backend) do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -107,8 +108,8 @@ func (b *Backend) describe() error {
 	minor, err3 := b.drv.DeviceAttribute(cuda.AttrComputeCapabilityMinor, b.dev)
 	total, err4 := b.drv.DeviceTotalMem(b.dev)
 	v, err5 := b.drv.DriverVersion()
-	b.info = engine.Info{Name: name, Arch: 10*major + minor, Driver: "CUDA " + v.String(), Memory: total, PTX: true, Cubin: !b.cfg.PTXOnly,
-		LoadsAtOnce: true}
+	b.info = engine.Info{Name: name, Arch: 10*major + minor, Driver: "CUDA " + v.String(), Memory: total,
+		PTX: true, Cubin: !b.cfg.PTXOnly, LoadsAtOnce: true}
 	return errors.Join(err1, err2, err3, err4, err5)
 }
 
@@ -123,8 +124,9 @@ func (b *Backend) Map(addr, size uint64) error {
 	return b.do(func() error { return b.mapAt(addr, size) })
 }
 
-// reserve makes sure that all of the addresses are reserved. libcuda (580.159) keeps to an address that it is asked for only if the request
-// is too large to be served from the 32 MiB at a time that it reserves for itself: so more is asked for first.
+// reserve makes sure that all of the addresses are reserved. libcuda (580.159) keeps to an address that it is asked
+// for only if the request is too large to be served from the 32 MiB at a time that it reserves for itself: so more is
+// asked for first.
 func (b *Backend) reserve(addr, size uint64) error {
 	for at, end := addr, addr+size; at < end; {
 		if i := slices.IndexFunc(b.spans, func(s span) bool { return s.addr <= at && at < s.addr+s.size }); i >= 0 {
