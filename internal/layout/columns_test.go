@@ -26,7 +26,6 @@ var unwrapped = []string{
 	"internal/footprint/summarise/",
 	"internal/recorder/",
 	"internal/softgpu/",
-	"ptx/",
 	"shim/",
 	"stub/",
 }
