@@ -306,12 +306,13 @@ type Vector struct {
 
 // An Addr is [base], [base+off], [imm] or a tensor address [base, {c0, c1}].
 type Addr struct {
-	Pos     Pos
-	Base    Operand   // *Ref or *Imm
-	Off     int64     // bytes
-	Coords  []Operand // further operands inside the brackets (*Vector of a tensor or texture address, *Ref…), nil for a plain address
-	Unified bool      // [a].unified
-	Plus0   bool      // an offset of 0 was written out: unoptimised code of ptxas differs
+	Pos  Pos
+	Base Operand // *Ref or *Imm
+	Off  int64   // bytes
+	// Further operands inside the brackets (*Vector of a tensor or texture address, *Ref…), nil for a plain address
+	Coords  []Operand
+	Unified bool // [a].unified
+	Plus0   bool // an offset of 0 was written out: unoptimised code of ptxas differs
 }
 
 // An Index is arr[3], the address of an element: Index counts elements of arr,

@@ -72,8 +72,9 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := AppendJSON(nil, m.Decls[0].(*Func).Body.Stmts[0])
-	want := `{"node":"Inst","Pos":"4:1","Guard":{"node":"Guard","Reg":"%p","Not":true},"Op":"ld","Mods":["global","f32"],` +
-		`"Args":[{"node":"Ref","Pos":"4:20","Name":"%f1"},{"node":"Addr","Pos":"4:25","Base":{"node":"Ref","Pos":"4:26","Name":"%rd1"},"Off":-4}]}`
+	want := `{"node":"Inst","Pos":"4:1","Guard":{"node":"Guard","Reg":"%p","Not":true},"Op":"ld",` +
+		`"Mods":["global","f32"],"Args":[{"node":"Ref","Pos":"4:20","Name":"%f1"},{"node":"Addr","Pos":"4:25",` +
+		`"Base":{"node":"Ref","Pos":"4:26","Name":"%rd1"},"Off":-4}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s (%v), want %s", got, err, want)
 	}

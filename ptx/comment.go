@@ -21,7 +21,8 @@ func (f *printer) before(pos Pos) {
 func (f *printer) behind(pos, next Pos) {
 	for len(f.comments) > 0 {
 		c := f.comments[0]
-		if c.Pos.Line != pos.Line || c.Pos.Offset < pos.Offset || c.Pos.Offset > next.Offset || f.b[len(f.b)-1] != '\n' {
+		if c.Pos.Line != pos.Line || c.Pos.Offset < pos.Offset ||
+			c.Pos.Offset > next.Offset || f.b[len(f.b)-1] != '\n' {
 			return
 		}
 		f.b = append(append(append(f.b[:len(f.b)-1], ' '), c.Text...), '\n')

@@ -18,7 +18,8 @@ func (p *parser) constant(what string) *Imm {
 	}
 	im.Kind, im.Bits = v.kind, v.bits
 	im.Text = p.scan.src[start:end]
-	if strings.ContainsAny(im.Text, "\n/#\r\f\v") && strings.ContainsAny(im.Text, "\n#\r\f\v") || strings.Contains(im.Text, "//") || strings.Contains(im.Text, "/*") {
+	if strings.ContainsAny(im.Text, "\n/#\r\f\v") && strings.ContainsAny(im.Text, "\n#\r\f\v") ||
+		strings.Contains(im.Text, "//") || strings.Contains(im.Text, "/*") {
 		im.Text = v.text()
 	}
 	return im
@@ -33,7 +34,8 @@ func (p *parser) integer(what string, limit uint64) uint64 {
 // expression, for places where '>' ends it.
 func (p *parser) integerUnsigned(what string, limit uint64, term bool) uint64 {
 	pos := p.pos()
-	if p.tok != tNumber && p.tok != '(' && p.tok != '+' && p.tok != '-' && p.tok != '~' && p.tok != '!' && p.tok != tIdent {
+	if p.tok != tNumber && p.tok != '(' && p.tok != '+' && p.tok != '-' && p.tok != '~' &&
+		p.tok != '!' && p.tok != tIdent {
 		p.want(what)
 		return 0
 	}

@@ -101,7 +101,8 @@ func LookupSpace(name string) (Space, bool) {
 }
 
 // linkNames is the spelling of each linkage, without its dot.
-var linkNames = [...]string{LinkNone: "", LinkExtern: "extern", LinkVisible: "visible", LinkWeak: "weak", LinkCommon: "common"}
+var linkNames = [...]string{LinkNone: "", LinkExtern: "extern", LinkVisible: "visible",
+	LinkWeak: "weak", LinkCommon: "common"}
 
 // String is the linkage's spelling without its dot.
 func (l Linkage) String() string {

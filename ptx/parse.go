@@ -11,7 +11,8 @@ import (
 // is an ErrorList and the module is nil.
 func Parse(file string, src []byte) (*Module, error) {
 	if len(src) > MaxSource {
-		return nil, ErrorList{{File: file, Pos: Pos{0, 1, 1}, Msg: fmt.Sprintf("source has %d bytes, the limit is %d", len(src), MaxSource)}}
+		return nil, ErrorList{{File: file, Pos: Pos{0, 1, 1},
+			Msg: fmt.Sprintf("source has %d bytes, the limit is %d", len(src), MaxSource)}}
 	}
 	p := &parser{file: file}
 	var comments []Comment

@@ -296,7 +296,8 @@ func assemble(t *testing.T, ptxas string, args []string, src []byte) ([]byte, er
 	}
 	var all []byte
 	for _, s := range f.Sections {
-		if strings.HasPrefix(s.Name, ".text") || strings.HasPrefix(s.Name, ".nv.constant") || strings.HasPrefix(s.Name, ".nv.global.init") {
+		if strings.HasPrefix(s.Name, ".text") || strings.HasPrefix(s.Name, ".nv.constant") ||
+			strings.HasPrefix(s.Name, ".nv.global.init") {
 			b, err := s.Data()
 			if err != nil {
 				return nil, err

@@ -158,7 +158,8 @@ func (s *scanner) lineMarker(i int) bool {
 		return false
 	}
 	rest := strings.TrimLeft(s.src[i+1:min(len(s.src), i+64)], " \t")
-	return rest != "" && class[rest[0]]&cDigit != 0 || strings.HasPrefix(rest, "line") || strings.HasPrefix(rest, "file")
+	return rest != "" && class[rest[0]]&cDigit != 0 || strings.HasPrefix(rest, "line") ||
+		strings.HasPrefix(rest, "file")
 }
 
 // next reads a token.

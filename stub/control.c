@@ -1,4 +1,5 @@
-/* The control thread: callbacks, lock, checkpoint, restore. See stub.h and the package documentation of internal/softgpu/gpuwire. */
+/* The control thread: callbacks, lock, checkpoint, restore. See stub.h and the package documentation of
+ * internal/softgpu/gpuwire. */
 #include "stub.h"
 
 #include <errno.h>
@@ -75,7 +76,8 @@ static bool program_memory(uint64_t address, void *p, uint64_t n, bool write)
 {
 	struct iovec local = {p, n}, remote = {(void *)(uintptr_t)address, n};
 	while (remote.iov_len > 0) {
-		ssize_t k = write ? process_vm_writev(getpid(), &local, 1, &remote, 1, 0) : process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+		ssize_t k = write ? process_vm_writev(getpid(), &local, 1, &remote, 1, 0)
+		                  : process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
 		if (k < 0 && (errno == EPERM || errno == ENOSYS)) { /* forbidden in this sandbox: trust it */
 			if (write)
 				memcpy(remote.iov_base, local.iov_base, remote.iov_len);

@@ -1,6 +1,6 @@
-/* The part of the CUDA driver's binary interface that holdfast's C code speaks: types, enumerators and structure layouts, with the names
- * of the CUDA driver API (CUDA 13.0, cuda.h, x86-64 Linux). Written from the public reference; only what is used has its members spelled
- * out, the rest is opaque storage of the right size. */
+/* The part of the CUDA driver's binary interface that holdfast's C code speaks: types, enumerators and structure
+ * layouts, with the names of the CUDA driver API (CUDA 13.0, cuda.h, x86-64 Linux). Written from the public reference;
+ * only what is used has its members spelled out, the rest is opaque storage of the right size. */
 #ifndef HOLDFAST_CUDAABI_H
 #define HOLDFAST_CUDAABI_H
 
@@ -76,9 +76,12 @@ typedef enum CUresult {
 } CUresult;
 
 /* Enumerations that only pass through are plain ints of the same size. */
-typedef unsigned int CUarray_format, CUatomicOperation, CUexecAffinityType, CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope;
-typedef unsigned int CUdevice_P2PAttribute, CUgraphMem_attribute, CUfunc_cache, CUsharedconfig, CUdevResourceType, CUmoduleLoadingMode;
-typedef unsigned int CUjitInputType, CUlibraryOption, CUmemRangeHandleType, CUmemAllocationGranularity_flags, CUmemAccess_flags;
+typedef unsigned int CUarray_format, CUatomicOperation, CUexecAffinityType, CUflushGPUDirectRDMAWritesTarget,
+	CUflushGPUDirectRDMAWritesScope;
+typedef unsigned int CUdevice_P2PAttribute, CUgraphMem_attribute, CUfunc_cache, CUsharedconfig, CUdevResourceType,
+	CUmoduleLoadingMode;
+typedef unsigned int CUjitInputType, CUlibraryOption, CUmemRangeHandleType, CUmemAllocationGranularity_flags,
+	CUmemAccess_flags;
 typedef unsigned int CUmulticastGranularity_flags, CUmem_advise, CUmem_range_attribute, CUstreamCaptureStatus;
 typedef unsigned int CUfunctionLoadingState, CUgraphInstantiateResult, CUlaunchAttributeID;
 
@@ -203,7 +206,9 @@ typedef struct CUdevResource_st {
 } CUdevResource;
 
 /* Memory. */
-typedef enum CUmemLocationType { CU_MEM_LOCATION_TYPE_INVALID = 0, CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2 } CUmemLocationType;
+typedef enum CUmemLocationType {
+	CU_MEM_LOCATION_TYPE_INVALID = 0, CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2
+} CUmemLocationType;
 typedef struct CUmemLocation_st {
 	CUmemLocationType type;
 	int id;
@@ -375,7 +380,8 @@ typedef struct CUDA_RESOURCE_DESC_st {
 	} res;
 	unsigned int flags;
 } CUDA_RESOURCE_DESC;
-enum { CU_TR_ADDRESS_MODE_WRAP = 0, CU_TR_ADDRESS_MODE_CLAMP = 1, CU_TR_ADDRESS_MODE_MIRROR = 2, CU_TR_ADDRESS_MODE_BORDER = 3 };
+enum { CU_TR_ADDRESS_MODE_WRAP = 0, CU_TR_ADDRESS_MODE_CLAMP = 1, CU_TR_ADDRESS_MODE_MIRROR = 2,
+	CU_TR_ADDRESS_MODE_BORDER = 3 };
 enum { CU_TR_FILTER_MODE_POINT = 0, CU_TR_FILTER_MODE_LINEAR = 1 };
 enum { CU_TRSF_READ_AS_INTEGER = 1, CU_TRSF_NORMALIZED_COORDINATES = 2, CU_TRSF_SRGB = 16 };
 typedef struct CUDA_TEXTURE_DESC_st {
@@ -394,7 +400,8 @@ typedef struct CUtensorMap_st {
 } __attribute__((aligned(64))) CUtensorMap;
 
 /* Launches and streams. */
-enum { CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12 };
+enum { CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+	CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12 };
 typedef union CUlaunchAttributeValue_union {
 	char pad[64];
 	int cooperative;
@@ -442,7 +449,9 @@ typedef enum CUgraphNodeType {
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
 	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 } CUgraphNodeType;
-typedef enum CUgraphExecUpdateResult { CU_GRAPH_EXEC_UPDATE_SUCCESS = 0, CU_GRAPH_EXEC_UPDATE_ERROR = 1 } CUgraphExecUpdateResult;
+typedef enum CUgraphExecUpdateResult {
+	CU_GRAPH_EXEC_UPDATE_SUCCESS = 0, CU_GRAPH_EXEC_UPDATE_ERROR = 1
+} CUgraphExecUpdateResult;
 typedef struct CUgraphEdgeData_st {
 	unsigned char from_port, to_port, type, reserved[5];
 } CUgraphEdgeData;

@@ -22,7 +22,10 @@ EXPORT CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
 	return r;
 }
 
-EXPORT CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev) { return cuCtxCreate_v2(ctx, flags, dev); }
+EXPORT CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	return cuCtxCreate_v2(ctx, flags, dev);
+}
 
 EXPORT CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int n, unsigned int flags, CUdevice dev)
 {
@@ -31,14 +34,18 @@ EXPORT CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int 
 
 EXPORT CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
 {
-	return params && (params->numExecAffinityParams || params->cigParams) ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(ctx, flags, dev);
+	return params && (params->numExecAffinityParams || params->cigParams) ? CUDA_ERROR_NOT_SUPPORTED
+	                                                                      : cuCtxCreate_v2(ctx, flags, dev);
 }
 
 EXPORT CUresult cuCtxGetDevice(CUdevice *device) { return cuCtxGetDevice_v2(device, NULL); }
 EXPORT CUresult cuCtxSynchronize(void) { return cuCtxSynchronize_v2(NULL); }
 
 /* Without a place for a green context: there are none. */
-EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) { return ctx ? cuStreamGetCtx_v2(stream, ctx, NULL) : CUDA_ERROR_INVALID_VALUE; }
+EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx)
+{
+	return ctx ? cuStreamGetCtx_v2(stream, ctx, NULL) : CUDA_ERROR_INVALID_VALUE;
+}
 
 EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
@@ -58,10 +65,13 @@ EXPORT CUresult cuMemAdvise(CUdeviceptr p, size_t n, CUmem_advise advice, CUdevi
 
 /* ---- capture ---- */
 
-EXPORT CUresult cuStreamBeginCapture(CUstream stream) { return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
+EXPORT CUresult cuStreamBeginCapture(CUstream stream)
+{
+	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
 
-static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps,
-                             const CUgraphEdgeData **edges, size_t *n)
+static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                             const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n)
 {
 	if (!status)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -100,12 +110,14 @@ EXPORT CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *s
 {
 	return capture_info(stream, status, id, NULL, NULL, NULL, NULL);
 }
-EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n)
+EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                          CUgraph *graph, const CUgraphNode **deps, size_t *n)
 {
 	return capture_info(stream, status, id, graph, deps, NULL, n);
 }
-EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps,
-                                          const CUgraphEdgeData **edges, size_t *n)
+EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                          CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
+                                          size_t *n)
 {
 	return capture_info(stream, status, id, graph, deps, edges, n);
 }
@@ -131,14 +143,16 @@ EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *
 	call_end(&c);
 	return r;
 }
-EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags)
+EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *edges,
+                                                     size_t n, unsigned int flags)
 {
 	return plain_edges(edges, n) ? cuStreamUpdateCaptureDependencies(stream, deps, n, flags) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* ---- edges ---- */
 
-static CUresult change_edges(uint32_t op, CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n)
+static CUresult change_edges(uint32_t op, CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                             const CUgraphEdgeData *edges, size_t n)
 {
 	if (!plain_edges(edges, n))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -157,7 +171,8 @@ EXPORT CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const
 {
 	return change_edges(OP_cuGraphAddDependencies, g, from, to, NULL, n);
 }
-EXPORT CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n)
+EXPORT CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+                                          const CUgraphEdgeData *edges, size_t n)
 {
 	return change_edges(OP_cuGraphAddDependencies, g, from, to, edges, n);
 }
@@ -165,7 +180,8 @@ EXPORT CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, co
 {
 	return change_edges(OP_cuGraphRemoveDependencies, g, from, to, NULL, n);
 }
-EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n)
+EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+                                             const CUgraphEdgeData *edges, size_t n)
 {
 	return change_edges(OP_cuGraphRemoveDependencies, g, from, to, edges, n);
 }
@@ -198,9 +214,18 @@ static CUresult list(uint32_t op, uint64_t handle, CUgraphNode *a, CUgraphNode *
 	return r;
 }
 
-EXPORT CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n) { return list(OP_cuGraphGetNodes, PTR(g), nodes, NULL, NULL, n); }
-EXPORT CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *nodes, size_t *n) { return list(OP_cuGraphGetRootNodes, PTR(g), nodes, NULL, NULL, n); }
-EXPORT CUresult cuGraphGetEdges(CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *n) { return list(OP_cuGraphGetEdges, PTR(g), from, to, NULL, n); }
+EXPORT CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n)
+{
+	return list(OP_cuGraphGetNodes, PTR(g), nodes, NULL, NULL, n);
+}
+EXPORT CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *nodes, size_t *n)
+{
+	return list(OP_cuGraphGetRootNodes, PTR(g), nodes, NULL, NULL, n);
+}
+EXPORT CUresult cuGraphGetEdges(CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *n)
+{
+	return list(OP_cuGraphGetEdges, PTR(g), from, to, NULL, n);
+}
 EXPORT CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *n)
 {
 	return list(OP_cuGraphGetEdges, PTR(g), from, to, edges, n);
@@ -254,7 +279,8 @@ static CUDA_KERNEL_NODE_PARAMS kernel_v2(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 	return q;
 }
 
-EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *p)
+EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+                                        const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	uint8_t buffer[MAX_PARAM_BYTES];
 	uint64_t bytes = 0;
@@ -276,7 +302,8 @@ EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const 
 	return new_node(&c, node);
 }
 
-EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+                                     const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -284,8 +311,8 @@ EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUg
 	return cuGraphAddKernelNode_v2(node, graph, deps, n, &q);
 }
 
-/* kernelParams as GetParams gives them out: one block a node, its pointers and then the packed bytes. It is overwritten when asked for again
- * and kept for ever, since the program may hold the pointers as long as the node. */
+/* kernelParams as GetParams gives them out: one block a node, its pointers and then the packed bytes. It is overwritten
+ * when asked for again and kept for ever, since the program may hold the pointers as long as the node. */
 static void **node_params(uint64_t node, uint64_t count, uint64_t bytes)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -321,9 +348,10 @@ EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE
 		uint64_t packed_bytes, count, bytes, (*layout)[2];
 		const void *packed = next_blob(&c, &packed_bytes);
 		*p = (CUDA_KERNEL_NODE_PARAMS){
-			.func = (CUfunction)(uintptr_t)out(&c, 0), .gridDimX = (unsigned)out(&c, 1), .gridDimY = (unsigned)out(&c, 2),
-			.gridDimZ = (unsigned)out(&c, 3), .blockDimX = (unsigned)out(&c, 4), .blockDimY = (unsigned)out(&c, 5),
-			.blockDimZ = (unsigned)out(&c, 6), .sharedMemBytes = (unsigned)out(&c, 7),
+			.func = (CUfunction)(uintptr_t)out(&c, 0),
+			.gridDimX = (unsigned)out(&c, 1), .gridDimY = (unsigned)out(&c, 2), .gridDimZ = (unsigned)out(&c, 3),
+			.blockDimX = (unsigned)out(&c, 4), .blockDimY = (unsigned)out(&c, 5), .blockDimZ = (unsigned)out(&c, 6),
+			.sharedMemBytes = (unsigned)out(&c, 7),
 		};
 		if ((r = function_layout(out(&c, 0), &count, &bytes, &layout)) == CUDA_SUCCESS) {
 			p->kernelParams = packed_bytes == bytes ? node_params(PTR(node), count, bytes) : NULL;
@@ -372,7 +400,10 @@ static CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL
 	return r;
 }
 
-EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p) { return set_kernel(NULL, node, p); }
+EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	return set_kernel(NULL, node, p);
+}
 EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	if (!p)
@@ -392,7 +423,8 @@ EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode nod
 	return set_kernel(exec, node, &q);
 }
 
-EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *p, CUcontext ctx)
+EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+                                     const CUDA_MEMCPY3D *p, CUcontext ctx)
 {
 	struct box dst, src;
 	(void)ctx;
@@ -418,11 +450,13 @@ EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *p)
 	CUresult r = call_send(&c);
 	if (r == CUDA_SUCCESS) {
 		uint64_t dst = out(&c, 0), src = out(&c, 1);
-		bool dst_device = dst - process.window_lo < process.window_size, src_device = src - process.window_lo < process.window_size;
+		bool dst_device = dst - process.window_lo < process.window_size,
+		     src_device = src - process.window_lo < process.window_size;
 		*p = (CUDA_MEMCPY3D){
 			.dstMemoryType = dst_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
 			.srcMemoryType = src_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-			.dstHost = dst_device ? NULL : (void *)(uintptr_t)dst, .srcHost = src_device ? NULL : (void *)(uintptr_t)src,
+			.dstHost = dst_device ? NULL : (void *)(uintptr_t)dst,
+			.srcHost = src_device ? NULL : (void *)(uintptr_t)src,
 			.dstDevice = dst_device ? dst : 0, .srcDevice = src_device ? src : 0,
 			.WidthInBytes = out(&c, 4), .Height = out(&c, 5), .Depth = out(&c, 6),
 			.dstPitch = out(&c, 7), .dstHeight = out(&c, 8), .srcPitch = out(&c, 9), .srcHeight = out(&c, 10),
@@ -449,14 +483,19 @@ static CUresult set_memcpy(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY
 	return r;
 }
 
-EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *p) { return set_memcpy(NULL, node, p); }
-EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext ctx)
+EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *p)
+{
+	return set_memcpy(NULL, node, p);
+}
+EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p,
+                                               CUcontext ctx)
 {
 	(void)ctx;
 	return exec ? set_memcpy(exec, node, p) : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *p)
+EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+                                   const CUDA_HOST_NODE_PARAMS *p)
 {
 	if (!p || !p->fn)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -486,16 +525,19 @@ EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS
 
 EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
 {
-	return p && p->fn ? SIMPLE(OP_cuGraphHostNodeSetParams, PTR(node), PTR(p->fn), PTR(p->userData)) : CUDA_ERROR_INVALID_VALUE;
+	return p && p->fn ? SIMPLE(OP_cuGraphHostNodeSetParams, PTR(node), PTR(p->fn), PTR(p->userData))
+	                  : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
 {
-	return p && p->fn ? SIMPLE(OP_cuGraphExecHostNodeSetParams, PTR(exec), PTR(node), PTR(p->fn), PTR(p->userData)) : CUDA_ERROR_INVALID_VALUE;
+	return p && p->fn ? SIMPLE(OP_cuGraphExecHostNodeSetParams, PTR(exec), PTR(node), PTR(p->fn), PTR(p->userData))
+	                  : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the calls that take any kind of node ---- */
 
-EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+                               CUgraphNodeParams *p)
 {
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -524,7 +566,8 @@ EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNo
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
+EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+                                  const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
 {
 	return plain_edges(edges, n) ? cuGraphAddNode(node, graph, deps, n, p) : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -592,7 +635,8 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
 	return r;
 }
 
-EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_size)
+EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
+                                      size_t log_size)
 {
 	if (error_node)
 		*error_node = NULL;
@@ -601,7 +645,8 @@ EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphN
 	return cuGraphInstantiateWithFlags(exec, graph, 0);
 }
 
-EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_size)
+EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
+                                   size_t log_size)
 {
 	return cuGraphInstantiate_v2(exec, graph, error_node, log, log_size);
 }
@@ -625,7 +670,8 @@ EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExe
 	arg(&c, PTR(exec));
 	arg(&c, PTR(graph));
 	CUresult r = call_send(&c);
-	*info = (CUgraphExecUpdateResultInfo){r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR, NULL, NULL};
+	*info = (CUgraphExecUpdateResultInfo){
+		r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR, NULL, NULL};
 	if (c.nouts >= 3)
 		*info = (CUgraphExecUpdateResultInfo){(CUgraphExecUpdateResult)out(&c, 0), (CUgraphNode)(uintptr_t)out(&c, 1),
 		                                      (CUgraphNode)(uintptr_t)out(&c, 2)};
@@ -633,7 +679,8 @@ EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExe
 	return r;
 }
 
-EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result)
+EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
+                                  CUgraphExecUpdateResult *result)
 {
 	CUgraphExecUpdateResultInfo info;
 	CUresult r = cuGraphExecUpdate_v2(exec, graph, &info);
@@ -658,7 +705,8 @@ EXPORT CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArg
 EXPORT CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
 	/* Onto other GPUs: there are no different ones. */
-	return args && args->gpuPairsCount > 0 ? CUDA_ERROR_NOT_SUPPORTED : SIMPLE(OP_cuCheckpointProcessRestore, SIGNED(pid));
+	return args && args->gpuPairsCount > 0 ? CUDA_ERROR_NOT_SUPPORTED
+	                                       : SIMPLE(OP_cuCheckpointProcessRestore, SIGNED(pid));
 }
 EXPORT CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 {

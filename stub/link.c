@@ -1,4 +1,5 @@
-/* Linking of modules. The result that a program gets as a cubin is PTX; it hands it to a load call as it would hand a cubin. See stub.h. */
+/* Linking of modules. The result that a program gets as a cubin is PTX; it hands it to a load call as it would hand a
+ * cubin. See stub.h. */
 #include "stub.h"
 
 #include <pthread.h>
@@ -92,11 +93,14 @@ EXPORT CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **va
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLinkCreate(unsigned int n, CUjit_option *options, void **values, CUlinkState *state) { return cuLinkCreate_v2(n, options, values, state); }
+EXPORT CUresult cuLinkCreate(unsigned int n, CUjit_option *options, void **values, CUlinkState *state)
+{
+	return cuLinkCreate_v2(n, options, values, state);
+}
 
 /* Options of one input are for its compilation, and nothing is compiled here. */
-EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int n, CUjit_option *options,
-                                 void **values)
+EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                                 unsigned int n, CUjit_option *options, void **values)
 {
 	(void)n, (void)options, (void)values;
 	const struct linking *l = find(state, false);
@@ -116,12 +120,14 @@ EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *d
 	return r;
 }
 
-EXPORT CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int n, CUjit_option *options, void **values)
+EXPORT CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                              unsigned int n, CUjit_option *options, void **values)
 {
 	return cuLinkAddData_v2(state, type, data, size, name, n, options, values);
 }
 
-EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int n, CUjit_option *options, void **values)
+EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int n,
+                                 CUjit_option *options, void **values)
 {
 	char *image;
 	uint64_t size;
@@ -133,7 +139,8 @@ EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const c
 	return r;
 }
 
-EXPORT CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int n, CUjit_option *options, void **values)
+EXPORT CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int n,
+                              CUjit_option *options, void **values)
 {
 	return cuLinkAddFile_v2(state, type, path, n, options, values);
 }

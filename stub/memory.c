@@ -91,8 +91,8 @@ bool known_address(uint64_t p)
 static int kind_of(uint64_t p) { return known_address(p) ? KNOWN : PAGEABLE; }
 
 /*
- * For a checkpoint: the contents are put aside, and nothing is left at the addresses, as with the driver's. All of it or, where
- * memory is short, nothing. What has been put aside already stays so: a restore that failed begins anew.
+ * For a checkpoint: the contents are put aside, and nothing is left at the addresses, as with the driver's. All of it
+ * or, where memory is short, nothing. What has been put aside already stays so: a restore that failed begins anew.
  */
 bool pinned_leave(void)
 {
@@ -251,7 +251,10 @@ static CUresult host_free(uint64_t p)
 }
 
 EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) { return host_alloc(pp, bytesize, 0, HOST); }
-EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int flags) { return host_alloc(pp, bytesize, flags, HOST); }
+EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int flags)
+{
+	return host_alloc(pp, bytesize, flags, HOST);
+}
 EXPORT CUresult cuMemFreeHost(void *p) { return host_free(PTR(p)); }
 
 EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
@@ -264,14 +267,16 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 }
 
 /* Managed memory is pinned: it has no other place, and advice about it is not kept. */
-EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr p, size_t n)
+EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr p,
+                                       size_t n)
 {
 	enum { READ_MOSTLY = 1, PREFERRED_LOCATION = 2, ACCESSED_BY = 3, LAST_PREFETCH_LOCATION = 4, NO_DEVICE = -2 };
 	if (!data || size == 0 || size % sizeof(int) != 0 || n == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&pinned.lock);
 	size_t i = pinned_index(p);
-	bool managed = i < pinned.n && pinned.at[i].managed && pinned.at[i].address <= p && n <= pinned.at[i].address + pinned.at[i].bytes - p;
+	bool managed = i < pinned.n && pinned.at[i].managed && pinned.at[i].address <= p &&
+	               n <= pinned.at[i].address + pinned.at[i].bytes - p;
 	pthread_mutex_unlock(&pinned.lock);
 	if (!managed || (attribute != ACCESSED_BY && size != sizeof(int)))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -282,7 +287,8 @@ EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attr
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes, size_t count, CUdeviceptr p, size_t n)
+EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes, size_t count,
+                                        CUdeviceptr p, size_t n)
 {
 	if (!data || !sizes || !attributes || count == 0)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -307,7 +313,8 @@ struct array_layout {
 
 /* ---- linear copies ---- */
 
-static CUresult copy_message(uint64_t dst, uint64_t src, int dst_kind, int src_kind, uint64_t n, CUstream stream, bool async)
+static CUresult copy_message(uint64_t dst, uint64_t src, int dst_kind, int src_kind, uint64_t n, CUstream stream,
+                             bool async)
 {
 	struct call c;
 	call_begin(&c, OP_MEMCPY);
@@ -331,7 +338,8 @@ static CUresult copy_message(uint64_t dst, uint64_t src, int dst_kind, int src_k
 	return r;
 }
 
-static CUresult copy_linear(uint64_t dst, uint64_t src, int dst_kind, int src_kind, uint64_t n, CUstream stream, bool async)
+static CUresult copy_linear(uint64_t dst, uint64_t src, int dst_kind, int src_kind, uint64_t n, CUstream stream,
+                            bool async)
 {
 	if (dst_kind == KNOWN && src_kind == KNOWN)
 		return copy_message(dst, src, dst_kind, src_kind, n, stream, async);
@@ -357,7 +365,10 @@ static CUresult copy_unified(uint64_t dst, uint64_t src, uint64_t n, CUstream st
 	return copy_linear(dst, src, kind_of(dst), kind_of(src), n, stream, async);
 }
 
-CUresult hand_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s) { return copy_unified(dst, src, n, s, false); }
+CUresult hand_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
+{
+	return copy_unified(dst, src, n, s, false);
+}
 CUresult hand_cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n, CUstream s)
 {
 	return copy_linear(dst, PTR(src), KNOWN, kind_of(PTR(src)), n, s, false);
@@ -366,13 +377,19 @@ CUresult hand_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n, CUstream s)
 {
 	return copy_linear(PTR(dst), src, kind_of(PTR(dst)), KNOWN, n, s, false);
 }
-CUresult hand_cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s) { return copy_linear(dst, src, KNOWN, KNOWN, n, s, false); }
+CUresult hand_cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
+{
+	return copy_linear(dst, src, KNOWN, KNOWN, n, s, false);
+}
 CUresult hand_cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t n, CUstream s)
 {
 	(void)dst_ctx, (void)src_ctx; /* one address space for all devices */
 	return copy_linear(dst, src, KNOWN, KNOWN, n, s, false);
 }
-EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s) { return copy_unified(dst, src, n, s, true); }
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
+{
+	return copy_unified(dst, src, n, s, true);
+}
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, CUstream s)
 {
 	return copy_linear(dst, PTR(src), KNOWN, kind_of(PTR(src)), n, s, true);
@@ -381,20 +398,26 @@ EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstr
 {
 	return copy_linear(PTR(dst), src, kind_of(PTR(dst)), KNOWN, n, s, true);
 }
-EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s) { return copy_linear(dst, src, KNOWN, KNOWN, n, s, true); }
-EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t n, CUstream s)
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
+{
+	return copy_linear(dst, src, KNOWN, KNOWN, n, s, true);
+}
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t n,
+                                  CUstream s)
 {
 	(void)dst_ctx, (void)src_ctx;
 	return copy_linear(dst, src, KNOWN, KNOWN, n, s, true);
 }
 
-/* The attributes of a batch are hints, and promises about when the sources change: they are read when the call is made or in stream order here. */
-static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, const CUmemcpyAttributes *attrs, const size_t *indices, size_t n,
-                           size_t *fail, CUstream s)
+/* The attributes of a batch are hints, and promises about when the sources change: they are read when the call is made
+ * or in stream order here. */
+static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                           const CUmemcpyAttributes *attrs, const size_t *indices, size_t n, size_t *fail, CUstream s)
 {
 	if (fail)
 		*fail = SIZE_MAX; /* no single copy is to blame */
-	if (!dsts || !srcs || !sizes || count == 0 || !attrs || !indices || n == 0 || n > count || indices[0] != 0 || s == NULL || s == CU_STREAM_LEGACY)
+	if (!dsts || !srcs || !sizes || count == 0 || !attrs || !indices || n == 0 || n > count || indices[0] != 0 ||
+	    s == NULL || s == CU_STREAM_LEGACY)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
 		CUresult r = copy_unified(dsts[i], srcs[i], sizes[i], s, true);
@@ -407,13 +430,13 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *indices, size_t n,
-                                   size_t *fail, CUstream s)
+EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                                   CUmemcpyAttributes *attrs, size_t *indices, size_t n, size_t *fail, CUstream s)
 {
 	return copy_batch(dsts, srcs, sizes, count, attrs, indices, n, fail, s);
 }
-EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *indices, size_t n,
-                                      CUstream s)
+EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                                      CUmemcpyAttributes *attrs, size_t *indices, size_t n, CUstream s)
 {
 	return copy_batch(dsts, srcs, sizes, count, attrs, indices, n, NULL, s);
 }
@@ -457,8 +480,14 @@ static CUresult from_array(uint64_t dst, int kind, CUarray array, size_t offset,
 	return r == CUDA_SUCCESS ? copy_linear(dst, src, kind, KNOWN, n, s, async) : r;
 }
 
-CUresult hand_cuMemcpyDtoA_v2(CUarray dst, size_t at, CUdeviceptr src, size_t n, CUstream s) { return to_array(dst, at, src, KNOWN, n, s, false); }
-CUresult hand_cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t at, size_t n, CUstream s) { return from_array(dst, KNOWN, src, at, n, s, false); }
+CUresult hand_cuMemcpyDtoA_v2(CUarray dst, size_t at, CUdeviceptr src, size_t n, CUstream s)
+{
+	return to_array(dst, at, src, KNOWN, n, s, false);
+}
+CUresult hand_cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t at, size_t n, CUstream s)
+{
+	return from_array(dst, KNOWN, src, at, n, s, false);
+}
 CUresult hand_cuMemcpyHtoA_v2(CUarray dst, size_t at, const void *src, size_t n, CUstream s)
 {
 	return to_array(dst, at, PTR(src), kind_of(PTR(src)), n, s, false);
@@ -484,7 +513,10 @@ EXPORT CUresult cuMemcpyAtoHAsync_v2(void *dst, CUarray src, size_t at, size_t n
 
 /* ---- copies of boxes: rows of a pitch, slices of a height ---- */
 
-static uint8_t *box_row(const struct box *b, uint64_t y, uint64_t z) { return (uint8_t *)(uintptr_t)(b->address + (z * b->height + y) * b->pitch); }
+static uint8_t *box_row(const struct box *b, uint64_t y, uint64_t z)
+{
+	return (uint8_t *)(uintptr_t)(b->address + (z * b->height + y) * b->pitch);
+}
 
 /* One side of CUDA_MEMCPY2D and CUDA_MEMCPY3D. */
 struct side {
@@ -501,8 +533,8 @@ static CUresult array_box(struct box *b, const struct side *s, const CUDA_MEMCPY
 	CUresult r = array_layout(s->array, &l);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (s->x > l.pitch || p->WidthInBytes > l.pitch - s->x || s->y > l.rows || p->Height > l.rows - s->y || s->z > l.slices ||
-	    p->Depth > l.slices - s->z)
+	if (s->x > l.pitch || p->WidthInBytes > l.pitch - s->x || s->y > l.rows || p->Height > l.rows - s->y ||
+	    s->z > l.slices || p->Depth > l.slices - s->z)
 		return CUDA_ERROR_INVALID_VALUE;
 	*b = (struct box){l.address + (s->z * l.rows + s->y) * l.pitch + s->x, l.pitch, l.rows, KNOWN};
 	return CUDA_SUCCESS;
@@ -538,8 +570,10 @@ static CUresult make_box(struct box *b, const struct side *s, const CUDA_MEMCPY3
 
 CUresult boxes_of(const CUDA_MEMCPY3D *p, struct box *dst, struct box *src)
 {
-	struct side from = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
-	struct side to = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
+	struct side from = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY, p->srcZ,
+		p->srcPitch, p->srcHeight};
+	struct side to = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY, p->dstZ,
+		p->dstPitch, p->dstHeight};
 	CUresult r = make_box(src, &from, p);
 	return r == CUDA_SUCCESS ? make_box(dst, &to, p) : r;
 }
@@ -559,7 +593,8 @@ void box_args(struct call *c, const struct box *dst, const struct box *src, uint
 	arg(c, src->height);
 }
 
-static CUresult box_message(const struct box *dst, const struct box *src, uint64_t w, uint64_t h, uint64_t d, CUstream stream, bool async, uint8_t *packed)
+static CUresult box_message(const struct box *dst, const struct box *src, uint64_t w, uint64_t h, uint64_t d,
+                            CUstream stream, bool async, uint8_t *packed)
 {
 	struct call c;
 	call_begin(&c, OP_MEMCPY3D);
@@ -585,7 +620,8 @@ static CUresult box_message(const struct box *dst, const struct box *src, uint64
 	return r;
 }
 
-static CUresult copy_box(struct box dst, struct box src, uint64_t w, uint64_t h, uint64_t d, CUstream stream, bool async)
+static CUresult copy_box(struct box dst, struct box src, uint64_t w, uint64_t h, uint64_t d, CUstream stream,
+                         bool async)
 {
 	if (w == 0 || h == 0 || d == 0)
 		return CUDA_SUCCESS;
@@ -617,7 +653,8 @@ static CUresult copy_box(struct box dst, struct box src, uint64_t w, uint64_t h,
 			struct box to = dst, from = src;
 			to.address = PTR(box_row(&dst, y, z));
 			from.address = PTR(box_row(&src, y, z));
-			r = box_message(&to, &from, w, h - y < rows ? h - y : rows, d - z < slices ? d - z : slices, stream, async, packed);
+			r = box_message(&to, &from, w, h - y < rows ? h - y : rows, d - z < slices ? d - z : slices, stream, async,
+			                packed);
 		}
 	free(packed);
 	return r;
@@ -637,9 +674,11 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool async)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUDA_MEMCPY3D q = {
-		.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost, .srcDevice = p->srcDevice,
-		.srcArray = p->srcArray, .srcPitch = p->srcPitch, .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstMemoryType = p->dstMemoryType,
-		.dstHost = p->dstHost, .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch, .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
+		.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
+		.srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch,
+		.dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
+		.dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch,
+		.WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
 	};
 	return copy_3d(&q, stream, async);
 }
@@ -664,27 +703,65 @@ EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream s) { r
 
 /* ---- sets ---- */
 
-static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t w, size_t h, CUstream s, bool async)
+static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t w, size_t h, CUstream s,
+                    bool async)
 {
 	return SIMPLE(OP_MEMSET, dst, pitch, value, element, w, h, PTR(s), async ? ASYNC : 0);
 }
 
-CUresult hand_cuMemsetD8_v2(CUdeviceptr d, unsigned char v, size_t n, CUstream s) { return set(d, 0, v, 1, n, 1, s, false); }
-CUresult hand_cuMemsetD16_v2(CUdeviceptr d, unsigned short v, size_t n, CUstream s) { return set(d, 0, v, 2, n, 1, s, false); }
-CUresult hand_cuMemsetD32_v2(CUdeviceptr d, unsigned int v, size_t n, CUstream s) { return set(d, 0, v, 4, n, 1, s, false); }
-CUresult hand_cuMemsetD2D8_v2(CUdeviceptr d, size_t p, unsigned char v, size_t w, size_t h, CUstream s) { return set(d, p, v, 1, w, h, s, false); }
-CUresult hand_cuMemsetD2D16_v2(CUdeviceptr d, size_t p, unsigned short v, size_t w, size_t h, CUstream s) { return set(d, p, v, 2, w, h, s, false); }
-CUresult hand_cuMemsetD2D32_v2(CUdeviceptr d, size_t p, unsigned int v, size_t w, size_t h, CUstream s) { return set(d, p, v, 4, w, h, s, false); }
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr d, unsigned char v, size_t n, CUstream s) { return set(d, 0, v, 1, n, 1, s, true); }
-EXPORT CUresult cuMemsetD16Async(CUdeviceptr d, unsigned short v, size_t n, CUstream s) { return set(d, 0, v, 2, n, 1, s, true); }
-EXPORT CUresult cuMemsetD32Async(CUdeviceptr d, unsigned int v, size_t n, CUstream s) { return set(d, 0, v, 4, n, 1, s, true); }
-EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr d, size_t p, unsigned char v, size_t w, size_t h, CUstream s) { return set(d, p, v, 1, w, h, s, true); }
-EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr d, size_t p, unsigned short v, size_t w, size_t h, CUstream s) { return set(d, p, v, 2, w, h, s, true); }
-EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr d, size_t p, unsigned int v, size_t w, size_t h, CUstream s) { return set(d, p, v, 4, w, h, s, true); }
+CUresult hand_cuMemsetD8_v2(CUdeviceptr d, unsigned char v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 1, n, 1, s, false);
+}
+CUresult hand_cuMemsetD16_v2(CUdeviceptr d, unsigned short v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 2, n, 1, s, false);
+}
+CUresult hand_cuMemsetD32_v2(CUdeviceptr d, unsigned int v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 4, n, 1, s, false);
+}
+CUresult hand_cuMemsetD2D8_v2(CUdeviceptr d, size_t p, unsigned char v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 1, w, h, s, false);
+}
+CUresult hand_cuMemsetD2D16_v2(CUdeviceptr d, size_t p, unsigned short v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 2, w, h, s, false);
+}
+CUresult hand_cuMemsetD2D32_v2(CUdeviceptr d, size_t p, unsigned int v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 4, w, h, s, false);
+}
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr d, unsigned char v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 1, n, 1, s, true);
+}
+EXPORT CUresult cuMemsetD16Async(CUdeviceptr d, unsigned short v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 2, n, 1, s, true);
+}
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr d, unsigned int v, size_t n, CUstream s)
+{
+	return set(d, 0, v, 4, n, 1, s, true);
+}
+EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr d, size_t p, unsigned char v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 1, w, h, s, true);
+}
+EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr d, size_t p, unsigned short v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 2, w, h, s, true);
+}
+EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr d, size_t p, unsigned int v, size_t w, size_t h, CUstream s)
+{
+	return set(d, p, v, 4, w, h, s, true);
+}
 
 /* ---- shareable handles ---- */
 
-static CUresult export_fd(uint32_t op, void *shareable, uint64_t handle, CUmemAllocationHandleType type, unsigned long long flags)
+static CUresult export_fd(uint32_t op, void *shareable, uint64_t handle, CUmemAllocationHandleType type,
+                          unsigned long long flags)
 {
 	if (!shareable)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -722,12 +799,14 @@ static CUresult import_fd(uint32_t op, uint64_t *handle, void *os_handle, CUmemA
 	return r;
 }
 
-EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags)
+EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                             CUmemAllocationHandleType type, unsigned long long flags)
 {
 	return export_fd(OP_cuMemExportToShareableHandle, shareable, handle, type, flags);
 }
 
-EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type)
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                               CUmemAllocationHandleType type)
 {
 	uint64_t h;
 	CUresult r = handle ? import_fd(OP_cuMemImportFromShareableHandle, &h, os_handle, type) : CUDA_ERROR_INVALID_VALUE;
@@ -736,15 +815,18 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 	return r;
 }
 
-EXPORT CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags)
+EXPORT CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type,
+                                                 unsigned long long flags)
 {
 	return export_fd(OP_cuMemPoolExportToShareableHandle, shareable, PTR(pool), type, flags);
 }
 
-EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *os_handle, CUmemAllocationHandleType type, unsigned long long flags)
+EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *os_handle, CUmemAllocationHandleType type,
+                                                   unsigned long long flags)
 {
 	uint64_t h;
-	CUresult r = pool && flags == 0 ? import_fd(OP_cuMemPoolImportFromShareableHandle, &h, os_handle, type) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = pool && flags == 0 ? import_fd(OP_cuMemPoolImportFromShareableHandle, &h, os_handle, type)
+	                                : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		*pool = (CUmemoryPool)(uintptr_t)h;
 	return r;
@@ -832,8 +914,8 @@ EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute att
 
 enum { MAX_TENSOR_RANK = 5 };
 
-static void tensor_args(struct call *c, int type, cuuint32_t rank, const void *address, const cuuint64_t *dim, const cuuint64_t *strides, int interleave,
-                        int swizzle, int promotion, int fill)
+static void tensor_args(struct call *c, int type, cuuint32_t rank, const void *address, const cuuint64_t *dim,
+                        const cuuint64_t *strides, int interleave, int swizzle, int promotion, int fill)
 {
 	arg(c, SIGNED(type));
 	arg(c, rank);
@@ -846,10 +928,12 @@ static void tensor_args(struct call *c, int type, cuuint32_t rank, const void *a
 	blob_piece(c, strides ? strides : dim, (rank - 1) * sizeof *strides);
 }
 
-EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, cuuint32_t rank, void *address, const cuuint64_t *dim, const cuuint64_t *strides,
-                                       const cuuint32_t *box, const cuuint32_t *steps, int interleave, int swizzle, int promotion, int fill)
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, cuuint32_t rank, void *address,
+                                       const cuuint64_t *dim, const cuuint64_t *strides, const cuuint32_t *box,
+                                       const cuuint32_t *steps, int interleave, int swizzle, int promotion, int fill)
 {
-	if (!map || PTR(map) % _Alignof(CUtensorMap) != 0 || rank == 0 || rank > MAX_TENSOR_RANK || !dim || (rank > 1 && !strides) || !box || !steps)
+	if (!map || PTR(map) % _Alignof(CUtensorMap) != 0 || rank == 0 || rank > MAX_TENSOR_RANK || !dim ||
+	    (rank > 1 && !strides) || !box || !steps)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct call c;
 	call_begin(&c, OP_cuTensorMapEncodeTiled);
@@ -863,11 +947,13 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, cuuint32_t ra
 	return r;
 }
 
-EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, int type, cuuint32_t rank, void *address, const cuuint64_t *dim, const cuuint64_t *strides,
-                                        const int *lower, const int *upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps, int interleave,
-                                        int swizzle, int promotion, int fill)
+EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, int type, cuuint32_t rank, void *address,
+                                        const cuuint64_t *dim, const cuuint64_t *strides, const int *lower,
+                                        const int *upper, cuuint32_t channels, cuuint32_t pixels,
+                                        const cuuint32_t *steps, int interleave, int swizzle, int promotion, int fill)
 {
-	if (!map || PTR(map) % _Alignof(CUtensorMap) != 0 || rank < 3 || rank > MAX_TENSOR_RANK || !dim || !strides || !lower || !upper || !steps)
+	if (!map || PTR(map) % _Alignof(CUtensorMap) != 0 || rank < 3 || rank > MAX_TENSOR_RANK || !dim || !strides ||
+	    !lower || !upper || !steps)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct call c;
 	call_begin(&c, OP_cuTensorMapEncodeIm2col);

@@ -15,7 +15,8 @@
 #define FATBIN_WRAPPER 0x466243b1u
 #define FATBIN 0xba55ed50u
 
-/* How many bytes an image has by its own account: it comes without a length. room is how many may be read. 0: not an image. */
+/* How many bytes an image has by its own account: it comes without a length. room is how many may be read. 0: not an
+ * image. */
 static uint64_t image_size(const void *image, uint64_t room)
 {
 	uint32_t magic;
@@ -37,8 +38,10 @@ static uint64_t image_size(const void *image, uint64_t room)
 		if (room < sizeof e)
 			return 0;
 		memcpy(&e, p, sizeof e);
-		uint64_t end = e.e_shoff + (uint64_t)e.e_shnum * e.e_shentsize, ph_end = e.e_phoff + (uint64_t)e.e_phnum * e.e_phentsize;
-		if (e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_shentsize < sizeof(Elf64_Shdr) || e.e_shoff > MAX_PAYLOAD || end > room || ph_end > room)
+		uint64_t end = e.e_shoff + (uint64_t)e.e_shnum * e.e_shentsize,
+		         ph_end = e.e_phoff + (uint64_t)e.e_phnum * e.e_phentsize;
+		if (e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_shentsize < sizeof(Elf64_Shdr) || e.e_shoff > MAX_PAYLOAD ||
+		    end > room || ph_end > room)
 			return 0;
 		if (ph_end > end)
 			end = ph_end;
@@ -58,7 +61,8 @@ static uint64_t image_size(const void *image, uint64_t room)
 }
 
 /* The next blob is a log: it goes into the buffer that an option names. */
-void store_log(struct call *c, unsigned n, const CUjit_option *options, void **values, CUjit_option buffer, CUjit_option size)
+void store_log(struct call *c, unsigned n, const CUjit_option *options, void **values, CUjit_option buffer,
+               CUjit_option size)
 {
 	uint64_t len;
 	const void *log = next_blob(c, &len);
@@ -173,9 +177,16 @@ static CUresult load_module(CUmodule *module, struct load l)
 	return r;
 }
 
-EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) { return load_module(module, (struct load){.image = image}); }
-EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) { return load_module(module, (struct load){.image = image}); }
-EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int n, CUjit_option *options, void **values)
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	return load_module(module, (struct load){.image = image});
+}
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+	return load_module(module, (struct load){.image = image});
+}
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int n, CUjit_option *options,
+                                   void **values)
 {
 	return load_module(module, (struct load){.image = image, .n = n, .options = options, .values = values});
 }
@@ -191,8 +202,9 @@ EXPORT CUresult cuModuleLoad(CUmodule *module, const char *path)
 	return r;
 }
 
-EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned int n, CUlibraryOption *library_options,
-                                  void **library_values, unsigned int library_n)
+EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values,
+                                  unsigned int n, CUlibraryOption *library_options, void **library_values,
+                                  unsigned int library_n)
 {
 	uint64_t h;
 	struct load l = {code, 0, n, library_n, options, library_options, values, library_values};
@@ -204,8 +216,9 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_op
 	return r;
 }
 
-EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *options, void **values, unsigned int n,
-                                      CUlibraryOption *library_options, void **library_values, unsigned int library_n)
+EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *options, void **values,
+                                      unsigned int n, CUlibraryOption *library_options, void **library_values,
+                                      unsigned int library_n)
 {
 	uint64_t h;
 	struct load l = {NULL, 0, n, library_n, options, library_options, values, library_values};
@@ -285,7 +298,8 @@ static CUresult pack_by(const struct layout *l, void **params, uint8_t *buffer, 
 	return CUDA_SUCCESS;
 }
 
-/* Packs by a layout in the table; false if it is not there. The lock is held, so that an unload does not take it away. */
+/* Packs by a layout in the table; false if it is not there. The lock is held, so that an unload does not take it
+ * away. */
 static bool pack_by_table(uint64_t function, void **params, uint8_t *buffer, uint64_t *n, CUresult *r)
 {
 	pthread_mutex_lock(&layouts_lock);
@@ -397,14 +411,16 @@ static CUresult launch(CUfunction f, const CUlaunchConfig *q, bool cooperative, 
 	return r;
 }
 
-EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-                               unsigned int shared, CUstream stream, void **params, void **extra)
+EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+                               unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,
+                               void **extra)
 {
 	return launch(f, &(CUlaunchConfig){gx, gy, gz, bx, by, bz, shared, stream, NULL, 0}, false, params, extra);
 }
 
-EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-                                          unsigned int shared, CUstream stream, void **params)
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+                                          unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+                                          CUstream stream, void **params)
 {
 	return launch(f, &(CUlaunchConfig){gx, gy, gz, bx, by, bz, shared, stream, NULL, 0}, true, params, NULL);
 }
@@ -483,7 +499,8 @@ EXPORT CUresult cuKernelGetName(const char **name, CUkernel k) { return name_of(
 
 /* ---- occupancy ---- */
 
-EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction f, CUoccupancyB2DSize shared_of, size_t shared, int limit)
+EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction f, CUoccupancyB2DSize shared_of,
+                                                 size_t shared, int limit)
 {
 	if (!grid || !block)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -503,14 +520,16 @@ EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfuncti
 	return r;
 }
 
-EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction f, CUoccupancyB2DSize shared_of, size_t shared, int limit,
+EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction f,
+                                                          CUoccupancyB2DSize shared_of, size_t shared, int limit,
                                                           unsigned int flags)
 {
 	(void)flags;
 	return cuOccupancyMaxPotentialBlockSize(grid, block, f, shared_of, shared, limit);
 }
 
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, CUfunction f, int block, size_t shared, unsigned int flags)
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, CUfunction f, int block, size_t shared,
+                                                                     unsigned int flags)
 {
 	(void)flags;
 	return cuOccupancyMaxActiveBlocksPerMultiprocessor(n, f, block, shared);
@@ -536,4 +555,7 @@ EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction f, cons
 {
 	return launch_query(OP_cuOccupancyMaxPotentialClusterSize, size, f, q);
 }
-EXPORT CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction f, const CUlaunchConfig *q) { return launch_query(OP_cuOccupancyMaxActiveClusters, n, f, q); }
+EXPORT CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction f, const CUlaunchConfig *q)
+{
+	return launch_query(OP_cuOccupancyMaxActiveClusters, n, f, q);
+}

@@ -52,9 +52,10 @@ EXPORT CUresult cuProfilerStop(void) { return CUDA_SUCCESS; }
 /* The first version with per-thread default streams. */
 enum { PER_THREAD_SINCE = 7000 };
 
-/* Answers as driver 580 does (compared for all functions and versions, 32-bit forms aside): a name that is not found is no error of this form. The table has a
- * base name's symbols together, oldest first. */
-EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+/* Answers as driver 580 does (compared for all functions and versions, 32-bit forms aside): a name that is not found is
+ * no error of this form. The table has a base name's symbols together, oldest first. */
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
 {
 	CUdriverProcAddressQueryResult ignored;
 	if (!status)

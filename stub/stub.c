@@ -194,7 +194,8 @@ int receive_first(int fd, void *p, size_t n, int *fds, uint32_t *nfds)
 		char bytes[CMSG_SPACE(sizeof(int) * MAX_FDS)];
 	} control;
 	struct iovec iov = {.iov_base = p, .iov_len = n};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+		.msg_controllen = sizeof control.bytes};
 	ssize_t k;
 	do
 		k = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
@@ -244,7 +245,8 @@ int exchange(int fd, struct call *c)
 		return -1;
 	}
 	if (reply.nfds > c->nfds)
-		close_received(c); /* this process has no room for them: that is an error of this call, and the connection is whole */
+		/* This process has no room for them: that is an error of this call, and the connection is whole. */
+		close_received(c);
 	c->status = (CUresult)reply.status;
 	c->nouts = reply.nouts;
 	if (receive_all(fd, c->outs, reply.nouts * sizeof c->outs[0]) < 0)
@@ -263,7 +265,8 @@ int exchange(int fd, struct call *c)
 
 static void find_socket(void)
 {
-	const char *path = getenv("HOLDFAST_SOFTGPU_SOCKET"), *dir = getenv("HOLDFAST_DIR"), *run = getenv("XDG_RUNTIME_DIR");
+	const char *path = getenv("HOLDFAST_SOFTGPU_SOCKET"), *dir = getenv("HOLDFAST_DIR"),
+	           *run = getenv("XDG_RUNTIME_DIR");
 	size_t room = sizeof process.socket;
 	if (path && *path)
 		snprintf(process.socket, room, "%s", path);
@@ -277,7 +280,8 @@ static void find_socket(void)
 		snprintf(process.socket, room, "/tmp/holdfast-%u/gpu.sock", (unsigned)getuid());
 }
 
-/* A connection to the server, or -1 with errno. A path that does not fit into an address goes through a descriptor of its directory. */
+/* A connection to the server, or -1 with errno. A path that does not fit into an address goes through a descriptor of
+ * its directory. */
 int connect_server(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -293,7 +297,8 @@ int connect_server(void)
 		dir = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (dir < 0)
 			return -1;
-		if (snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d%.80s", dir, slash) >= (int)sizeof a.sun_path || strlen(slash) > 80) {
+		if (snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d%.80s", dir, slash) >= (int)sizeof a.sun_path ||
+		    strlen(slash) > 80) {
 			close(dir);
 			errno = ENAMETOOLONG;
 			return -1;
@@ -314,11 +319,13 @@ int connect_server(void)
 	return r < 0 ? -1 : fd;
 }
 
-/* Starts the server with the command of HOLDFAST_SOFTGPU_EXEC, in a session of its own and out of reach of the libraries of this program. */
+/* Starts the server with the command of HOLDFAST_SOFTGPU_EXEC, in a session of its own and out of reach of the
+ * libraries of this program. */
 static bool start_server(const char *command)
 {
 	char line[8192];
-	if (snprintf(line, sizeof line, "unset LD_PRELOAD LD_LIBRARY_PATH; %s </dev/null >/dev/null 2>&1 &", command) >= (int)sizeof line)
+	if (snprintf(line, sizeof line, "unset LD_PRELOAD LD_LIBRARY_PATH; %s </dev/null >/dev/null 2>&1 &", command) >=
+	    (int)sizeof line)
 		return false;
 	char *argv[] = {"sh", "-c", line, NULL};
 	posix_spawnattr_t attr;
@@ -572,14 +579,16 @@ void call_begin(struct call *c, uint32_t op)
 }
 
 /*
- * A page of the driver's own that is not there while the process is checkpointed. The driver of a GPU has many, and reads some of them
- * before it looks whether it is locked: a thread that calls it in that time dies, on the software GPU as on any other.
+ * A page of the driver's own that is not there while the process is checkpointed. The driver of a GPU has many, and
+ * reads some of them before it looks whether it is locked: a thread that calls it in that time dies, on the software
+ * GPU as on any other.
  */
 static volatile uint32_t *tables;
 
 static void tables_map(int protection)
 {
-	void *p = mmap((void *)(uintptr_t)tables, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS | (tables ? MAP_FIXED : 0), -1, 0);
+	void *p = mmap((void *)(uintptr_t)tables, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS | (tables ? MAP_FIXED : 0),
+	               -1, 0);
 	if (p != MAP_FAILED)
 		tables = p;
 }
@@ -605,7 +614,8 @@ static CUresult may_call(void)
 	return CUDA_SUCCESS;
 }
 
-/* A call that takes several messages stays inside the gate from the first to the last, so that no checkpoint falls between them. */
+/* A call that takes several messages stays inside the gate from the first to the last, so that no checkpoint falls
+ * between them. */
 CUresult call_enter(void)
 {
 	CUresult r = may_call();

@@ -1,5 +1,6 @@
-/* The stub libcuda.so.1: the CUDA driver API for programs on the software GPU. It is thin: a call becomes a message to the server (the protocol
- * is the package documentation of internal/softgpu/gpuwire), all state but pinned host memory lives there.
+/* The stub libcuda.so.1: the CUDA driver API for programs on the software GPU. It is thin: a call becomes a message to
+ * the server (the protocol is the package documentation of internal/softgpu/gpuwire), all state but pinned host memory
+ * lives there.
  *
  *   stub.c           processes, threads, connections, one call
  *   control.c        the control thread: callbacks, lock, checkpoint, restore
@@ -11,8 +12,8 @@
  *   query.c          what needs no server: error names, versions, cuGetProcAddress
  *   zstub.c          everything regular, generated from internal/cuda/api
  *
- * Locks, in the order they are taken: gate (calls inside, closed while a checkpoint runs), pinned, threads. None is held while waiting for
- * the server but the gate's count. */
+ * Locks, in the order they are taken: gate (calls inside, closed while a checkpoint runs), pinned, threads. None is
+ * held while waiting for the server but the gate's count. */
 #ifndef HOLDFAST_STUB_H
 #define HOLDFAST_STUB_H
 
@@ -158,7 +159,8 @@ void tables_leave(void);
 void tables_return(void);
 
 /* The gate of calls. */
-bool gate_close(uint64_t timeout_ms); /* false: calls were still inside after the timeout (0: none), the gate is open again */
+/* False: calls were still inside after the timeout (0: none), the gate is open again. */
+bool gate_close(uint64_t timeout_ms);
 void gate_open(void);
 bool gate_closed(void);
 void drop_connections(void); /* of all threads; the gate is closed */
@@ -183,11 +185,13 @@ void box_args(struct call *c, const struct box *dst, const struct box *src, uint
 
 /* Images. */
 CUresult read_image(const char *path, char **image, uint64_t *n); /* the caller frees; some zeros follow the n bytes */
-void store_log(struct call *c, unsigned n, const CUjit_option *options, void **values, CUjit_option buffer, CUjit_option size);
+void store_log(struct call *c, unsigned n, const CUjit_option *options, void **values, CUjit_option buffer,
+               CUjit_option size);
 
 /* Kernel parameters as the device wants them. */
 enum { MAX_PARAM_BYTES = 32764 };
 CUresult pack_params(uint64_t function, void **params, void **extra, uint8_t *buffer, uint64_t *n);
-CUresult function_layout(uint64_t function, uint64_t *count, uint64_t *bytes, uint64_t (**offset_size)[2]); /* the caller frees */
+/* The caller frees *offset_size. */
+CUresult function_layout(uint64_t function, uint64_t *count, uint64_t *bytes, uint64_t (**offset_size)[2]);
 
 #endif

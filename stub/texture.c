@@ -1,10 +1,11 @@
-/* Texture and surface objects, requirements of arrays: structures that the table declares by void pointers. See stub.h. */
+/* Texture and surface objects, requirements of arrays: structures that the table declares by void pointers. See
+ * stub.h. */
 #include "stub.h"
 
 /* ---- objects ---- */
 
-static CUresult create(uint32_t op, unsigned long long *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
-                       const CUDA_RESOURCE_VIEW_DESC *view)
+static CUresult create(uint32_t op, unsigned long long *object, const CUDA_RESOURCE_DESC *resource,
+                       const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
 	if (!object || !resource || (op == OP_cuTexObjectCreate && !texture))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -26,7 +27,10 @@ EXPORT CUresult cuTexObjectCreate(CUtexObject *object, const void *resource, con
 {
 	return create(OP_cuTexObjectCreate, object, resource, texture, view);
 }
-EXPORT CUresult cuSurfObjectCreate(CUsurfObject *object, const void *resource) { return create(OP_cuSurfObjectCreate, object, resource, NULL, NULL); }
+EXPORT CUresult cuSurfObjectCreate(CUsurfObject *object, const void *resource)
+{
+	return create(OP_cuSurfObjectCreate, object, resource, NULL, NULL);
+}
 
 /* A structure that belongs to a handle. */
 static CUresult get(uint32_t op, const uint64_t *args, uint32_t nargs, void *dst, uint64_t bytes)
@@ -44,7 +48,10 @@ static CUresult get(uint32_t op, const uint64_t *args, uint32_t nargs, void *dst
 	return r;
 }
 
-static CUresult get_desc(uint32_t op, uint64_t object, void *dst, uint64_t bytes) { return get(op, &object, 1, dst, bytes); }
+static CUresult get_desc(uint32_t op, uint64_t object, void *dst, uint64_t bytes)
+{
+	return get(op, &object, 1, dst, bytes);
+}
 
 EXPORT CUresult cuTexObjectGetResourceDesc(void *desc, CUtexObject object)
 {
@@ -67,7 +74,8 @@ EXPORT CUresult cuSurfObjectGetResourceDesc(void *desc, CUsurfObject object)
 
 EXPORT CUresult cuArrayGetMemoryRequirements(void *requirements, CUarray array, CUdevice device)
 {
-	return get(OP_cuArrayGetMemoryRequirements, (uint64_t[]){PTR(array), SIGNED(device)}, 2, requirements, sizeof(CUDA_ARRAY_MEMORY_REQUIREMENTS));
+	return get(OP_cuArrayGetMemoryRequirements, (uint64_t[]){PTR(array), SIGNED(device)}, 2, requirements,
+	           sizeof(CUDA_ARRAY_MEMORY_REQUIREMENTS));
 }
 EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(void *requirements, CUmipmappedArray mipmap, CUdevice device)
 {

@@ -101,22 +101,7 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 		before[i] = p.Image()
 	}
 	committed := false
-	fail := func(err error) (*api.SuspendResult, error) {
-		for i, p := range programs {
-			p.SetImage(before[i])
-			e.removeRecord(p.Identity().Token)
-		}
-		switch {
-		case c.w == nil:
-		case committed:
-			if bad := image.Remove(dir); !errors.Is(bad, fs.ErrNotExist) { // a program that came back has done it
-				err = errors.Join(err, bad)
-			}
-		default:
-			err = errors.Join(err, c.w.Abort())
-		}
-		return nil, err
-	}
+	fail := func(err error) (*api.SuspendResult, error) { return nil, c.giveUpSuspend(before, committed, err) }
 	if c.w != nil {
 		if err := c.precopy(ctx); err != nil {
 			return fail(err)
@@ -130,39 +115,17 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 		return fail(errors.Join(err, e.thaw(ctx, programs)))
 	}
 	if c.w != nil {
-		err := c.captureFrozen(ctx)
-		if err == nil {
-			err = c.drain(ctx)
-		}
-		if err == nil {
-			err = c.t.do("commit", c.commit)
-		}
-		if err != nil {
+		if err := c.writeFrozen(ctx); err != nil {
 			return fail(errors.Join(err, e.thaw(ctx, programs)))
 		}
 		committed = true
 	}
-	err = c.t.do("keep", func() error {
-		for _, p := range programs {
-			p.SetImage(dir)
-			if c.w != nil {
-				p.SetImageSum(c.w.Sum())
-			}
-		}
-		if c.w != nil {
-			if err := e.saveRecords(programs, Record{Doing: DoingSuspend, Image: dir}); err != nil {
-				return err
-			}
-		}
-		return e.keepAll(programs, DoingCheckpoint)
-	})
-	if err != nil {
+	if err := c.t.do("keep", c.keepSuspended); err != nil {
 		return fail(errors.Join(err, e.thaw(ctx, programs)))
 	}
 	undo, cancel := e.undo(ctx) // a new one: what came before may have taken long
 	defer cancel()
-	err = c.takeDown(undo)
-	if err != nil {
+	if err := c.takeDown(undo); err != nil {
 		return fail(errors.Join(err, e.comeBack(programs, &c.t, nil)))
 	}
 	res := &api.SuspendResult{PID: programs[0].Identity().PID, To: to}
@@ -178,6 +141,54 @@ func (e *Env) Suspend(ctx context.Context, programs []*process.Program, to, dir 
 	}
 	res.Steps, res.TotalMS = c.t.list(), api.Millis(time.Since(begin))
 	return res, nil
+}
+
+// writeFrozen completes the image of frozen programs.
+func (c *capture) writeFrozen(ctx context.Context) error {
+	if err := c.captureFrozen(ctx); err != nil {
+		return err
+	}
+	if err := c.drain(ctx); err != nil {
+		return err
+	}
+	return c.t.do("commit", c.commit)
+}
+
+// keepSuspended hands the memory of frozen programs to the keeper, before the driver gives it up. With an image it
+// first writes down where that lies, so that another daemon finds it.
+func (c *capture) keepSuspended() error {
+	for _, p := range c.programs {
+		p.SetImage(c.opt.Dir)
+		if c.w != nil {
+			p.SetImageSum(c.w.Sum())
+		}
+	}
+	if c.w != nil {
+		if err := c.env.saveRecords(c.programs, Record{Doing: DoingSuspend, Image: c.opt.Dir}); err != nil {
+			return err
+		}
+	}
+	return c.env.keepAll(c.programs, DoingCheckpoint)
+}
+
+// giveUpSuspend takes away what a suspend has left that failed with err, and returns that. before are the images that
+// the programs had.
+func (c *capture) giveUpSuspend(before []string, committed bool, err error) error {
+	for i, p := range c.programs {
+		p.SetImage(before[i])
+		c.env.removeRecord(p.Identity().Token)
+	}
+	switch {
+	case c.w == nil:
+	case committed:
+		// A program that came back has removed it.
+		if bad := image.Remove(c.opt.Dir); !errors.Is(bad, fs.ErrNotExist) {
+			err = errors.Join(err, bad)
+		}
+	default:
+		err = errors.Join(err, c.w.Abort())
+	}
+	return err
 }
 
 // settle ends a suspend: the programs are released, so they are suspended whatever happens here.

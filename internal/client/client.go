@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"holdfast/internal/daemon/api"
 
@@ -34,7 +35,8 @@ const (
 // maxLine bounds one event and one error that the daemon may send.
 const maxLine = 16 << 20
 
-// ErrNoDaemon is wrapped by the error of a call when no daemon listens.
+// ErrNoDaemon is wrapped by the error of a call when no daemon listens, and by that of a call that changes nothing when
+// the daemon died before it answered.
 var ErrNoDaemon = errors.New("no holdfast daemon runs here")
 
 // RuntimeDir returns the runtime directory of this user: $HOLDFAST_DIR, else
@@ -142,16 +144,21 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	}
 	// A transport per call: a CLI makes one or two, and nothing is left open behind it.
 	socket := filepath.Join(c.dir(), DaemonSocket)
+	var lost loss
 	t := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, socket)
+			return dial(ctx, socket, &lost)
 		},
 	}
 	resp, err := t.RoundTrip(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		// Only where the request changes nothing: another one may have been carried out.
+		if method == http.MethodGet && lost.unanswered() && c.gone(ctx, int(lost.pid.Load())) {
+			err = fmt.Errorf("%w (%w)", ErrNoDaemon, err)
 		}
 		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
@@ -215,14 +222,61 @@ func (c *Client) stream(ctx context.Context, path string, body any, progress Pro
 	return fmt.Errorf("%s: the daemon went away before it answered: %w", path, err)
 }
 
+// gone reports whether the daemon that was process pid serves no longer. One that serves and still ends a connection
+// without an answer is broken, which is not the same as having none.
+func (c *Client) gone(ctx context.Context, pid int) bool {
+	now, err := Daemon.PID(ctx, c.dir())
+	return errors.Is(err, ErrNoDaemon) || err == nil && now != pid
+}
+
+// A loss says how the connection of one request ended.
+type loss struct {
+	pid      atomic.Int32 // of the other end
+	answered atomic.Bool  // with a byte at least
+	ended    atomic.Bool  // by the other end
+}
+
+func (l *loss) unanswered() bool { return l.ended.Load() && !l.answered.Load() }
+
+// A lossConn records in a loss what becomes of it. The errors of net/http do not tell all of that.
+type lossConn struct {
+	*net.UnixConn
+	loss *loss
+}
+
+func (c lossConn) Read(b []byte) (int, error) {
+	n, err := c.UnixConn.Read(b)
+	if n > 0 {
+		c.loss.answered.Store(true)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		c.loss.ended.Store(true)
+	}
+	return n, err
+}
+
+func (c lossConn) Write(b []byte) (int, error) {
+	n, err := c.UnixConn.Write(b)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		c.loss.ended.Store(true)
+	}
+	return n, err
+}
+
 // dial connects to a socket of a runtime directory and makes sure that the same
 // user, or root, listens there.
-func dial(ctx context.Context, socket string) (net.Conn, error) {
+func dial(ctx context.Context, socket string, l *loss) (net.Conn, error) {
 	conn, err := dialUnix(ctx, socket)
-	if err != nil { // not a typed nil
+	if err != nil {
 		return nil, err
 	}
-	return conn, nil
+	cred, err := peer(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	l.pid.Store(cred.Pid)
+	return lossConn{conn, l}, nil
 }
 
 func dialUnix(ctx context.Context, socket string) (*net.UnixConn, error) {

@@ -54,6 +54,79 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
+// A daemon that is killed after it was called and before it answers is as one that is not there, for a request that
+// changes nothing. Of another request nobody knows whether it was carried out, and a daemon that serves on is there.
+func TestDaemonDies(t *testing.T) {
+	get := func(c *Client) error { _, err := c.Processes(t.Context()); return err }
+	post := func(c *Client) error { return c.Shutdown(t.Context(), api.ShutdownRequest{}) }
+	for _, x := range []struct {
+		name        string
+		call        func(*Client) error
+		read, serve bool // it reads the request first; its socket stays
+		answer      string
+		want        bool // no daemon
+	}{
+		{name: "request not read", call: get, want: true},
+		{name: "request read", call: get, read: true, want: true},
+		{name: "answer begun", call: get, read: true, answer: "HTTP/1.1 200"},
+		{name: "it serves on", call: get, serve: true},
+		{name: "a request that changes something", call: post, read: true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "hf") // t.TempDir may be too long for a socket
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, DaemonSocket), Net: "unix"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			l.SetUnlinkOnClose(false) // as one that was killed leaves it
+			done := make(chan error, 1)
+			go func() { done <- x.call(&Client{Dir: dir}) }()
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				t.Fatal(err)
+			}
+			arrived(t, conn)
+			if !x.serve {
+				l.Close()
+			}
+			if x.read {
+				if _, err := conn.Read(make([]byte, 4096)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := conn.Write([]byte(x.answer)); err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			if err := <-done; err == nil || errors.Is(err, ErrNoDaemon) != x.want {
+				t.Errorf("%v; no daemon: want %v", err, x.want)
+			}
+		})
+	}
+}
+
+// arrived waits until there is something to read, and leaves it there.
+func arrived(t *testing.T, conn *net.UnixConn) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var peekErr error
+	err = raw.Read(func(fd uintptr) bool {
+		_, _, peekErr = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(peekErr, unix.EAGAIN)
+	})
+	if err := errors.Join(err, peekErr); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStream(t *testing.T) {
 	for _, c := range []struct {
 		name, body, want string // want: part of the error; "" is success

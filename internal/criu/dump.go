@@ -91,16 +91,13 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	if opts.LeaveRunning && opts.LeaveStopped {
 		return st, errors.New("criu dump: both left running and left stopped")
 	}
-	refuse := func(reason, remedy string, err error) error {
-		return &DumpError{PID: opts.PID, Reason: reason, Remedy: remedy, Err: err}
-	}
 	root, pids, err := look(opts.PID)
 	if err != nil {
 		return st, err
 	}
 	x, err := findExternal(pids)
 	if err != nil {
-		return st, refuse(err.Error(), "", err)
+		return st, &DumpError{PID: opts.PID, Reason: err.Error(), Err: err}
 	}
 	made, err := emptyDir(opts.Dir)
 	if err != nil {
@@ -117,29 +114,8 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 		}
 	}()
 
-	args := t.args("dump", "--tree", strconv.Itoa(opts.PID), "--images-dir", opts.Dir, "--work-dir", work,
-		"--log-file", "log", "-v3", "--manage-cgroups=ignore", "--file-locks", "--ghost-limit", "1G",
-		// No plugins: the CUDA plugin of a system's CRIU would do the driver checkpoint a second time.
-		"--libdir", work)
-	// Where the tree is to end, CRIU only stops it: it ends when the dump is known to be good.
-	if opts.LeaveRunning {
-		args = append(args, "--leave-running")
-	} else {
-		args = append(args, "--leave-stopped")
-	}
-	rec := record{ShellJob: root.Session != root.PID, TCPClose: opts.TCPClose}
-	if rec.ShellJob {
-		args = append(args, "--shell-job")
-	}
-	if opts.TCPClose {
-		args = append(args, "--tcp-close")
-	}
-	for tty := range x.ttys {
-		args = append(args, "--external", tty)
-	}
-	for ino := range x.sockets {
-		args = append(args, "--external", fmt.Sprintf("unix[%d]", ino))
-	}
+	shellJob := root.Session != root.PID
+	args := t.dumpArgs(opts, work, shellJob, x)
 	before := stoppedThreads(pids)
 	t.log.Debug("criu dump", "pid", opts.PID, "processes", len(pids), "dir", opts.Dir)
 	dumpCtx, stop := whileAlive(ctx, opts.PID)
@@ -148,13 +124,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	log := copyLog(filepath.Join(work, "log"), opts.Log)
 	if runErr != nil {
 		unstop(pids, before)
-		e := &DumpError{PID: opts.PID, Log: log.tail, Err: runErr}
-		e.Reason, e.Remedy = explain(log.text, pids, runErr)
-		if s, err := procstat.Read(opts.PID); err != nil || s.State == 'Z' {
-			e.Stopped = true
-			e.Reason += "; the process has ended"
-		}
-		return st, e
+		return st, failedDump(opts.PID, pids, log, runErr)
 	}
 	if !opts.LeaveRunning {
 		defer func() {
@@ -168,20 +138,8 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 		t.log.Warn("criu dump statistics", "error", err)
 		st = Stats{}
 	}
-	adopted, err := adopt(opts.Dir, x)
+	caveats, processes, err := t.seal(opts, shellJob, x)
 	if err != nil {
-		return st, refuse("rewrite images: "+err.Error(), "", err)
-	}
-	items, err := readPstree(opts.Dir)
-	if err != nil {
-		return st, refuse(err.Error(), "", err)
-	}
-	adopted.Version, adopted.CRIU, adopted.Root = recordVersion, t.version, opts.PID
-	adopted.ShellJob, adopted.TCPClose = rec.ShellJob, rec.TCPClose
-	if err := writeRecord(opts.Dir, adopted); err != nil {
-		return st, err
-	}
-	if err := ownerOnly(opts.Dir); err != nil {
 		return st, err
 	}
 	if !opts.LeaveRunning && !opts.LeaveStopped {
@@ -189,8 +147,65 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 			return st, err
 		}
 	}
-	st.Processes, st.Caveats, st.Wall = len(items), adopted.Caveats, time.Since(start)
+	st.Processes, st.Caveats, st.Wall = processes, caveats, time.Since(start)
 	return st, nil
+}
+
+// dumpArgs is CRIU's command line for a dump, with work for its log and its figures.
+func (t *Tool) dumpArgs(opts DumpOptions, work string, shellJob bool, x *external) []string {
+	args := t.args("dump", "--tree", strconv.Itoa(opts.PID), "--images-dir", opts.Dir, "--work-dir", work,
+		"--log-file", "log", "-v3", "--manage-cgroups=ignore", "--file-locks", "--ghost-limit", "1G",
+		// No plugins: the CUDA plugin of a system's CRIU would do the driver checkpoint a second time.
+		"--libdir", work)
+	// Where the tree is to end, CRIU only stops it: it ends when the dump is known to be good.
+	if opts.LeaveRunning {
+		args = append(args, "--leave-running")
+	} else {
+		args = append(args, "--leave-stopped")
+	}
+	if shellJob {
+		args = append(args, "--shell-job")
+	}
+	if opts.TCPClose {
+		args = append(args, "--tcp-close")
+	}
+	for tty := range x.ttys {
+		args = append(args, "--external", tty)
+	}
+	for ino := range x.sockets {
+		args = append(args, "--external", fmt.Sprintf("unix[%d]", ino))
+	}
+	return args
+}
+
+// failedDump says why CRIU did not dump, and what became of the program.
+func failedDump(pid int, pids []int, log criuLog, runErr error) error {
+	e := &DumpError{PID: pid, Log: log.tail, Err: runErr}
+	e.Reason, e.Remedy = explain(log.text, pids, runErr)
+	if s, err := procstat.Read(pid); err != nil || s.State == 'Z' {
+		e.Stopped = true
+		e.Reason += "; the process has ended"
+	}
+	return e
+}
+
+// seal makes the images of a dump ready for a restore: it rewrites them, and puts the record beside them.
+func (t *Tool) seal(opts DumpOptions, shellJob bool, x *external) (caveats []string, processes int, err error) {
+	refuse := func(reason string, err error) error { return &DumpError{PID: opts.PID, Reason: reason, Err: err} }
+	rec, err := adopt(opts.Dir, x)
+	if err != nil {
+		return nil, 0, refuse("rewrite images: "+err.Error(), err)
+	}
+	items, err := readPstree(opts.Dir)
+	if err != nil {
+		return nil, 0, refuse(err.Error(), err)
+	}
+	rec.Version, rec.CRIU, rec.Root = recordVersion, t.version, opts.PID
+	rec.ShellJob, rec.TCPClose = shellJob, opts.TCPClose
+	if err := writeRecord(opts.Dir, rec); err != nil {
+		return nil, 0, err
+	}
+	return rec.Caveats, len(items), ownerOnly(opts.Dir)
 }
 
 // Precheck refuses a tree that Dump is known to refuse, with the same error, so that it is known before anything is

@@ -70,130 +70,167 @@ const slotInode = 0xf01d_f000
 // CRIU takes over as it is, whatever it really is (open_unix_sk, criu/sk-unix.c), so that a program that was started in
 // a terminal can go on with a log file or a pipe. Second, the recorded size of files that were open for writing is
 // dropped: CRIU would refuse a log that has grown since (validate_file, criu/files-reg.c).
-func adopt(dir string, x *external) (rec record, err error) {
+func adopt(dir string, x *external) (record, error) {
 	path := filepath.Join(dir, "files.img")
 	files, err := readImage(path, magicCommon, magicFiles)
 	if err != nil {
-		return rec, err
+		return record{}, err
 	}
-	type outside struct{ flags, slot int } // slot < 0: by descriptor number
-	out := map[uint32]outside{}
-	gonePeers := map[uint32]bool{}
-	var keep [][]byte
-	var maxID uint32
-	changed := false
+	a := adoption{x: x, out: map[uint32]outside{}, gonePeers: map[uint32]bool{}}
 	for _, raw := range files {
-		m, err := parseMessage(raw)
-		if err != nil {
-			return rec, fmt.Errorf("%s: %w", path, err)
+		if err := a.file(raw); err != nil {
+			return record{}, fmt.Errorf("%s: %w", path, err)
 		}
-		id := uint32(m.uint(fileID))
-		maxID = max(maxID, id)
-		switch m.uint(fileType) {
-		case typePipe:
-			p, err := m.sub(filePipe)
-			if err != nil {
-				return rec, fmt.Errorf("%s: pipe: %w", path, err)
-			}
-			if slot, ok := x.pipes[uint32(p.uint(pipeInode))]; ok {
-				out[id] = outside{int(p.uint(pipeFlags)), slot}
-				continue
-			}
-		case typeTTY:
-			t, err := m.sub(fileTTYSub)
-			if err != nil {
-				return rec, fmt.Errorf("%s: terminal: %w", path, err)
-			}
-			if !t.has(ttyRegFile) { // dumped as external
-				out[id] = outside{int(t.uint(ttyFlags)), -1}
-				continue
-			}
-		case typeUnix:
-			s, err := m.sub(fileUnix)
-			if err != nil {
-				return rec, fmt.Errorf("%s: unix socket: %w", path, err)
-			}
-			if _, ok := x.sockets[uint32(s.uint(unixInode))]; ok {
-				out[id] = outside{syscall.O_RDWR, -1}
-				gonePeers[uint32(s.uint(unixPeer))] = true
-				continue
-			}
-		case typeReg:
-			r, err := m.sub(fileReg)
-			if err != nil {
-				return rec, fmt.Errorf("%s: file: %w", path, err)
-			}
-			if acc := int(r.uint(regFlags)) & syscall.O_ACCMODE; acc != syscall.O_RDONLY && r.has(regSize) {
-				rec.Writable = append(rec.Writable, writableFile{
-					Path: string(r.bytes(regName)), Size: r.uint(regSize), Update: acc == syscall.O_RDWR})
-				raw, changed = m.with(fileReg, r.without(regSize)), true
-			}
-		}
-		keep = append(keep, raw)
 	}
-	// CRIU adds an entry for the outside end of a socket; without the inside end nobody refers to it.
-	keep = slices.DeleteFunc(keep, func(raw []byte) bool {
+	a.dropPeers()
+	if len(a.out) > 0 {
+		if err := a.redirect(dir); err != nil {
+			return record{}, err
+		}
+		a.changed = true
+	}
+	if a.changed {
+		if err := writeImage(path, magicCommon, magicFiles, a.keep); err != nil {
+			return record{}, err
+		}
+	}
+	a.rec.Caveats = x.caveats
+	return a.rec, nil
+}
+
+// An adoption is what adopt has made of a dump so far.
+type adoption struct {
+	x         *external
+	rec       record
+	keep      [][]byte           // the files that stay, and the made-up sockets
+	changed   bool               // keep is not what was read
+	out       map[uint32]outside // the files that lead outside
+	gonePeers map[uint32]bool    // inodes of the outside ends of sockets
+	maxID     uint32             // of a file
+}
+
+// outside is a file that leads outside of the process tree.
+type outside struct{ flags, slot int } // slot < 0: by descriptor number
+
+// file takes one entry of files.img.
+func (a *adoption) file(raw []byte) error {
+	m, err := parseMessage(raw)
+	if err != nil {
+		return err
+	}
+	id := uint32(m.uint(fileID))
+	a.maxID = max(a.maxID, id)
+	switch m.uint(fileType) {
+	case typePipe:
+		p, err := m.sub(filePipe)
+		if err != nil {
+			return fmt.Errorf("pipe: %w", err)
+		}
+		if slot, ok := a.x.pipes[uint32(p.uint(pipeInode))]; ok {
+			a.out[id] = outside{int(p.uint(pipeFlags)), slot}
+			return nil
+		}
+	case typeTTY:
+		t, err := m.sub(fileTTYSub)
+		if err != nil {
+			return fmt.Errorf("terminal: %w", err)
+		}
+		if !t.has(ttyRegFile) { // dumped as external
+			a.out[id] = outside{int(t.uint(ttyFlags)), -1}
+			return nil
+		}
+	case typeUnix:
+		s, err := m.sub(fileUnix)
+		if err != nil {
+			return fmt.Errorf("unix socket: %w", err)
+		}
+		if _, ok := a.x.sockets[uint32(s.uint(unixInode))]; ok {
+			a.out[id] = outside{syscall.O_RDWR, -1}
+			a.gonePeers[uint32(s.uint(unixPeer))] = true
+			return nil
+		}
+	case typeReg:
+		r, err := m.sub(fileReg)
+		if err != nil {
+			return fmt.Errorf("file: %w", err)
+		}
+		if acc := int(r.uint(regFlags)) & syscall.O_ACCMODE; acc != syscall.O_RDONLY && r.has(regSize) {
+			a.rec.Writable = append(a.rec.Writable, writableFile{
+				Path: string(r.bytes(regName)), Size: r.uint(regSize), Update: acc == syscall.O_RDWR})
+			raw, a.changed = m.with(fileReg, r.without(regSize)), true
+		}
+	}
+	a.keep = append(a.keep, raw)
+	return nil
+}
+
+// dropPeers leaves out the outside ends of sockets, for which CRIU adds entries: without the inside end nobody refers
+// to them.
+func (a *adoption) dropPeers() {
+	a.keep = slices.DeleteFunc(a.keep, func(raw []byte) bool {
 		m, _ := parseMessage(raw)
 		s, err := m.sub(fileUnix)
 		return err == nil && m.uint(fileType) == typeUnix && s.uint(unixUflags)&uskExtern != 0 &&
-			gonePeers[uint32(s.uint(unixInode))]
+			a.gonePeers[uint32(s.uint(unixInode))]
 	})
-	if len(out) > 0 {
-		var used [3]bool
-		infos, err := filepath.Glob(filepath.Join(dir, "fdinfo-*.img"))
+}
+
+// redirect turns the descriptors of files that lead outside into descriptors of the made-up sockets, and adds those
+// that are used.
+func (a *adoption) redirect(dir string) error {
+	var used [3]bool
+	infos, err := filepath.Glob(filepath.Join(dir, "fdinfo-*.img"))
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if err := a.redirectTable(info, &used); err != nil {
+			return err
+		}
+	}
+	for slot, u := range used {
+		if u {
+			a.keep = append(a.keep, slotEntry(a.maxID+1+uint32(slot), slotInode+uint32(slot)))
+			a.rec.Stdio = append(a.rec.Stdio, slotKey{slot, "socket:[" + strconv.Itoa(slotInode+slot) + "]"})
+		}
+	}
+	return nil
+}
+
+// redirectTable does it for one table of descriptors, and marks the slots that it used.
+func (a *adoption) redirectTable(info string, used *[3]bool) error {
+	entries, err := readImage(info, magicCommon, magicFdinfo)
+	if err != nil {
+		return err
+	}
+	hit := false
+	for i, raw := range entries {
+		m, err := parseMessage(raw)
 		if err != nil {
-			return rec, err
+			return fmt.Errorf("%s: %w", info, err)
 		}
-		for _, info := range infos {
-			entries, err := readImage(info, magicCommon, magicFdinfo)
-			if err != nil {
-				return rec, err
-			}
-			hit := false
-			for i, raw := range entries {
-				m, err := parseMessage(raw)
-				if err != nil {
-					return rec, fmt.Errorf("%s: %w", info, err)
-				}
-				o, ok := out[uint32(m.uint(fdID))]
-				if !ok {
-					continue
-				}
-				slot := o.slot
-				if slot < 0 {
-					slot = slotOf(int(m.uint(fdNum)), o.flags)
-				}
-				used[slot], hit = true, true
-				b := appendUint(nil, fdID, uint64(maxID)+1+uint64(slot))
-				b = appendUint(b, fdFlags, m.uint(fdFlags))
-				b = appendUint(b, fdType, typeUnix)
-				b = appendUint(b, fdNum, m.uint(fdNum))
-				if m.has(fdSELinux) {
-					b = appendBytes(b, fdSELinux, m.bytes(fdSELinux))
-				}
-				entries[i] = b
-			}
-			if hit {
-				if err := writeImage(info, magicCommon, magicFdinfo, entries); err != nil {
-					return rec, err
-				}
-			}
+		o, ok := a.out[uint32(m.uint(fdID))]
+		if !ok {
+			continue
 		}
-		for slot, u := range used {
-			if u {
-				keep = append(keep, slotEntry(maxID+1+uint32(slot), slotInode+uint32(slot)))
-				rec.Stdio = append(rec.Stdio, slotKey{slot, "socket:[" + strconv.Itoa(slotInode+slot) + "]"})
-			}
+		slot := o.slot
+		if slot < 0 {
+			slot = slotOf(int(m.uint(fdNum)), o.flags)
 		}
-		changed = true
+		used[slot], hit = true, true
+		b := appendUint(nil, fdID, uint64(a.maxID)+1+uint64(slot))
+		b = appendUint(b, fdFlags, m.uint(fdFlags))
+		b = appendUint(b, fdType, typeUnix)
+		b = appendUint(b, fdNum, m.uint(fdNum))
+		if m.has(fdSELinux) {
+			b = appendBytes(b, fdSELinux, m.bytes(fdSELinux))
+		}
+		entries[i] = b
 	}
-	if changed {
-		if err := writeImage(path, magicCommon, magicFiles, keep); err != nil {
-			return rec, err
-		}
+	if !hit {
+		return nil
 	}
-	rec.Caveats = x.caveats
-	return rec, nil
+	return writeImage(info, magicCommon, magicFdinfo, entries)
 }
 
 // slotEntry encodes a file_entry with a unix_sk_entry that has no peer, no name and is closed.

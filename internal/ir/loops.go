@@ -43,29 +43,8 @@ func loops(f *Func) error {
 		byPre[p] = int32(i)
 	}
 	above := func(a, b int32) bool { return pre[a] <= pre[b] && pre[b] <= last[a] }
-
-	var back, other = make([][]int32, n), make([][]int32, n)
-	for _, b := range f.Blocks {
-		for _, e := range b.Preds {
-			i, p := int32(b.Index), int32(e.Block.Index)
-			if above(i, p) {
-				back[i] = append(back[i], p)
-			} else {
-				other[i] = append(other[i], p)
-			}
-		}
-	}
-	rep := make([]int32, n) // union-find
-	for i := range rep {
-		rep[i] = int32(i)
-	}
-	find := func(x int32) int32 {
-		for rep[x] != x {
-			rep[x] = rep[rep[x]]
-			x = rep[x]
-		}
-		return x
-	}
+	back, other := splitArcs(f, above)
+	done := newDisjoint(n)
 	outer := make([]*Loop, n) // the loop headed by a block, its parent filled in later
 	nest := &Nest{Of: make([]*Loop, n)}
 	mark := make([]int32, n) // last header that took a node in, plus one
@@ -84,14 +63,14 @@ func loops(f *Func) error {
 			}
 		}
 		for _, v := range back[w] {
-			take(find(v))
+			take(done.find(v))
 		}
 		for i := 0; i < len(body); i++ {
 			for _, y := range other[body[i]] {
 				if work++; work > maxWork {
 					return &TooLargeError{f.Name, "loops"}
 				}
-				if y = find(y); above(w, y) {
+				if y = done.find(y); above(w, y) {
 					take(y)
 				} else {
 					l.Irreducible = true
@@ -100,7 +79,7 @@ func loops(f *Func) error {
 			}
 		}
 		for _, x := range body {
-			rep[x] = w
+			done[x] = w
 			if inner := outer[x]; inner != nil {
 				inner.Parent = l
 			} else {
@@ -116,9 +95,55 @@ func loops(f *Func) error {
 		}
 	}
 	nest.arrange()
+	if err := nest.members(f, work); err != nil {
+		return err
+	}
+	f.Loops = nest
+	return nil
+}
+
+// splitArcs divides the predecessors of each block into those that the block is above in the depth-first tree, and the
+// others.
+func splitArcs(f *Func, above func(a, b int32) bool) (back, other [][]int32) {
+	back, other = make([][]int32, len(f.Blocks)), make([][]int32, len(f.Blocks))
 	for _, b := range f.Blocks {
-		for l := nest.Of[b.Index]; l != nil; l = l.Parent {
-			if l == nest.Of[b.Index] {
+		for _, e := range b.Preds {
+			i, p := int32(b.Index), int32(e.Block.Index)
+			if above(i, p) {
+				back[i] = append(back[i], p)
+			} else {
+				other[i] = append(other[i], p)
+			}
+		}
+	}
+	return back, other
+}
+
+// A disjoint is a union-find: each node has one that stands for it, at first itself.
+type disjoint []int32
+
+func newDisjoint(n int) disjoint {
+	d := make(disjoint, n)
+	for i := range d {
+		d[i] = int32(i)
+	}
+	return d
+}
+
+func (d disjoint) find(x int32) int32 {
+	for d[x] != x {
+		d[x] = d[d[x]]
+		x = d[x]
+	}
+	return x
+}
+
+// members fills in what belongs to each loop: its blocks, its latches and its exits. work is what finding the loops has
+// cost so far.
+func (n *Nest) members(f *Func, work int) error {
+	for _, b := range f.Blocks {
+		for l := n.Of[b.Index]; l != nil; l = l.Parent {
+			if l == n.Of[b.Index] {
 				l.Blocks = append(l.Blocks, b)
 			}
 			leaves := false
@@ -129,7 +154,7 @@ func loops(f *Func) error {
 				if e.Block == l.Header && (len(l.Latches) == 0 || l.Latches[len(l.Latches)-1] != b) {
 					l.Latches = append(l.Latches, b)
 				}
-				if !nest.Contains(l, e.Block) {
+				if !n.Contains(l, e.Block) {
 					l.Exits = append(l.Exits, Edge{b, i})
 					leaves = true
 				}
@@ -139,13 +164,12 @@ func loops(f *Func) error {
 			}
 		}
 	}
-	for _, l := range nest.Loops {
+	for _, l := range n.Loops {
 		if i := slices.Index(l.Blocks, l.Header); i > 0 { // an irreducible loop may have it elsewhere
 			copy(l.Blocks[1:i+1], l.Blocks[:i])
 			l.Blocks[0] = l.Header
 		}
 	}
-	f.Loops = nest
 	return nil
 }
 

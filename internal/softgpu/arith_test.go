@@ -15,7 +15,8 @@ import (
 // The vector forms give what the scalar forms give: for every half, and for pairs and triples around the edges.
 func TestHalfVectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
-	edges := []uint32{0, 1, 0x3ff, 0x400, 0x401, 0x7bff, 0x7c00, 0x7c01, 0x7e00, 0x7f, 0x80, 0x81, 0x7f7f, 0x7f80, 0x7f81, 0x3c00, 0x3f80, 0x3c01, 0x3bff}
+	edges := []uint32{0, 1, 0x3ff, 0x400, 0x401, 0x7bff, 0x7c00, 0x7c01, 0x7e00, 0x7f, 0x80, 0x81, 0x7f7f, 0x7f80,
+		0x7f81, 0x3c00, 0x3f80, 0x3c01, 0x3bff}
 	half := func() uint32 {
 		h := uint32(r.Uint32() & 0xffff)
 		if r.IntN(2) == 0 {
@@ -67,7 +68,8 @@ func TestHalfVectors(t *testing.T) {
 			check(fmt.Sprint("cvt.rn from f32 to ", typ), &isa.Inst{Op: "cvt", T: typ, U: ptx.F32, Rnd: "rn"})
 		}
 		for _, typ := range []ptx.Type{ptx.F16x2, ptx.BF16x2} {
-			check(fmt.Sprint("cvt.rn from f32 to ", typ), &isa.Inst{Op: "cvt", T: typ, U: ptx.F32, Rnd: "rn", Args: make([]isa.Arg, 3)})
+			check(fmt.Sprint("cvt.rn from f32 to ", typ),
+				&isa.Inst{Op: "cvt", T: typ, U: ptx.F32, Rnd: "rn", Args: make([]isa.Arg, 3)})
 		}
 		for _, op := range []string{"add", "sub", "mul", "fma"} {
 			check(op+".ftz", &isa.Inst{Op: op, T: ptx.F32, Rnd: "rn", Flags: isa.Ftz})

@@ -88,23 +88,35 @@ func repeat(n int, s string) string {
 
 func BenchmarkClass(b *testing.B) {
 	for _, c := range []struct{ name, body string }{
-		{"int", repeat(4, "\tadd.u32 %r7, %r7, %r1;\n\txor.b32 %r9, %r7, %r4;\n\tshl.b32 %r10, %r9, 3;\n\tmad.lo.u32 %r7, %r10, %r7, %r1;\n")},
-		{"int64", repeat(4, "\tadd.u64 %rd7, %rd7, %rd3;\n\txor.b64 %rd9, %rd7, %rd3;\n\tmul.lo.u64 %rd7, %rd9, %rd7;\n")},
+		{"int", repeat(4, "\tadd.u32 %r7, %r7, %r1;\n\txor.b32 %r9, %r7, %r4;\n\tshl.b32 %r10, %r9, 3;\n"+
+			"\tmad.lo.u32 %r7, %r10, %r7, %r1;\n")},
+		{"int64",
+			repeat(4, "\tadd.u64 %rd7, %rd7, %rd3;\n\txor.b64 %rd9, %rd7, %rd3;\n\tmul.lo.u64 %rd7, %rd9, %rd7;\n")},
 		{"f32fma", repeat(16, "\tfma.rn.f32 %f1, %f1, %f2, %f3;\n")},
 		{"f32addmul", repeat(8, "\tadd.f32 %f1, %f1, %f2;\n\tmul.f32 %f1, %f1, %f2;\n")},
 		{"f64fma", repeat(16, "\tfma.rn.f64 %fd1, %fd1, %fd2, %fd2;\n")},
-		{"convert", repeat(4, "\tcvt.rn.f16.f32 %h1, %f1;\n\tcvt.f32.f16 %f4, %h1;\n\tcvt.rn.bf16x2.f32 %r9, %f1, %f4;\n\tcvt.f32.bf16 %f5, %h1;\n")},
-		{"half", "\tmov.b32 %r9, 0x3c013a02;\n" + repeat(5, "\tfma.rn.f16x2 %r10, %r9, %r9, %r9;\n\tadd.rn.bf16x2 %r10, %r9, %r9;\n\tmul.rn.f16x2 %r10, %r9, %r9;\n")},
+		{"convert", repeat(4, "\tcvt.rn.f16.f32 %h1, %f1;\n\tcvt.f32.f16 %f4, %h1;\n"+
+			"\tcvt.rn.bf16x2.f32 %r9, %f1, %f4;\n\tcvt.f32.bf16 %f5, %h1;\n")},
+		{"half", "\tmov.b32 %r9, 0x3c013a02;\n" +
+			repeat(5, "\tfma.rn.f16x2 %r10, %r9, %r9, %r9;\n\tadd.rn.bf16x2 %r10, %r9, %r9;\n"+
+				"\tmul.rn.f16x2 %r10, %r9, %r9;\n")},
 		{"ftz", repeat(8, "\tadd.ftz.f32 %f1, %f1, %f2;\n\tmul.ftz.f32 %f1, %f1, %f2;\n")},
 		{"global", repeat(8, "\tld.global.f32 %f4, [%rd3];\n\tst.global.f32 [%rd3], %f4;\n")},
-		{"globalv4", "\tshl.b64 %rd5, %rd2, 2;\n\tadd.u64 %rd5, %rd5, %rd1;\n" + repeat(8, "\tld.global.v4.f32 {%f4,%f5,%f6,%f7}, [%rd5];\n\tst.global.v4.f32 [%rd5], {%f4,%f5,%f6,%f7};\n")},
-		{"gather", "\tshl.b64 %rd5, %rd2, 1;\n\tadd.u64 %rd5, %rd5, %rd1;\n" + repeat(16, "\tld.global.f32 %f4, [%rd5];\n")},
+		{"globalv4", "\tshl.b64 %rd5, %rd2, 2;\n\tadd.u64 %rd5, %rd5, %rd1;\n" +
+			repeat(8, "\tld.global.v4.f32 {%f4,%f5,%f6,%f7}, [%rd5];\n"+
+				"\tst.global.v4.f32 [%rd5], {%f4,%f5,%f6,%f7};\n")},
+		{"gather", "\tshl.b64 %rd5, %rd2, 1;\n\tadd.u64 %rd5, %rd5, %rd1;\n" +
+			repeat(16, "\tld.global.f32 %f4, [%rd5];\n")},
 		{"shared", repeat(8, "\tld.shared.f32 %f4, [%r6];\n\tst.shared.f32 [%r6], %f4;\n")},
-		{"barrier", repeat(4, "\tst.shared.f32 [%r6], %f1;\n\tbar.sync 0;\n\tld.shared.f32 %f5, [buf];\n\tadd.f32 %f1, %f1, %f5;\n")},
+		{"barrier", repeat(4,
+			"\tst.shared.f32 [%r6], %f1;\n\tbar.sync 0;\n\tld.shared.f32 %f5, [buf];\n\tadd.f32 %f1, %f1, %f5;\n")},
 		{"atomic", repeat(4, "\tatom.shared.add.u32 %r9, [%r6], 1;\n\tred.global.add.u32 [%rd3], 1;\n")},
 		{"shfl", repeat(8, "\tshfl.sync.bfly.b32 %r9, %r7, 1, 31, -1;\n\tadd.u32 %r7, %r7, %r9;\n")},
-		{"special", repeat(4, "\tex2.approx.f32 %f4, %f1;\n\tlg2.approx.f32 %f1, %f4;\n\tsin.approx.f32 %f5, %f1;\n\trsqrt.approx.f32 %f6, %f4;\n")},
-		{"divergent", "\tand.b32 %r9, %r1, 1;\n\tsetp.eq.u32 %p2, %r9, 0;\n\t@%p2 bra A;\n" + repeat(8, "\tadd.u32 %r7, %r7, %r1;\n") + "\tbra B;\nA:\n" + repeat(8, "\txor.b32 %r7, %r7, %r1;\n") + "B:\n"},
+		{"special", repeat(4, "\tex2.approx.f32 %f4, %f1;\n\tlg2.approx.f32 %f1, %f4;\n\tsin.approx.f32 %f5, %f1;\n"+
+			"\trsqrt.approx.f32 %f6, %f4;\n")},
+		{"divergent", "\tand.b32 %r9, %r1, 1;\n\tsetp.eq.u32 %p2, %r9, 0;\n\t@%p2 bra A;\n" +
+			repeat(8, "\tadd.u32 %r7, %r7, %r1;\n") + "\tbra B;\nA:\n" +
+			repeat(8, "\txor.b32 %r7, %r7, %r1;\n") + "B:\n"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := newDevice(b, 16)
@@ -125,7 +137,8 @@ func BenchmarkSGEMM(b *testing.B) {
 
 // BenchmarkLoad is the translation of a kernel of 5000 instructions.
 func BenchmarkLoad(b *testing.B) {
-	src := loopKernel("", repeat(1000, "\tfma.rn.f32 %f1, %f1, %f2, %f3;\n\tadd.u32 %r7, %r7, %r1;\n\tld.global.f32 %f4, [%rd3+4];\n\tsetp.lt.s32 %p2, %r7, %r1;\n\t@%p2 mov.u32 %r9, %r7;\n"))
+	src := loopKernel("", repeat(1000, "\tfma.rn.f32 %f1, %f1, %f2, %f3;\n\tadd.u32 %r7, %r7, %r1;\n"+
+		"\tld.global.f32 %f4, [%rd3+4];\n\tsetp.lt.s32 %p2, %r7, %r1;\n\t@%p2 mov.u32 %r9, %r7;\n"))
 	m, err := ptx.Parse("load.ptx", []byte(src))
 	if err != nil {
 		b.Fatal(err)

@@ -85,7 +85,8 @@ DONE:
 	src[32] = 0x3c00_4000 // f16 2 and 1
 	p, q := upload(d, src), d.alloc(4096)
 	o := &Observer{}
-	d.run(in, "k", LaunchConfig{Grid: dims(2), Block: dims(64), Cluster: dims(2), Params: slices.Concat(params(p, q), make([]byte, 176)), MaxInstructions: 1e6, Observer: o})
+	d.run(in, "k", LaunchConfig{Grid: dims(2), Block: dims(64), Cluster: dims(2),
+		Params: slices.Concat(params(p, q), make([]byte, 176)), MaxInstructions: 1e6, Observer: o})
 	out := view[uint32](d, q, 1024)
 	for b := range 2 {
 		if !slices.Equal(out[64*b:64*b+64], src) {
@@ -106,7 +107,8 @@ DONE:
 	if got, want := o.Ranges(Read|Exposed, Written), []Range{{Addr: p, Len: 256}}; !slices.Equal(got, want) {
 		t.Errorf("read %v, want %v", got, want)
 	}
-	if got, want := o.Ranges(Written, 0), []Range{{Addr: q, Len: 512}, {Addr: q + 1024, Len: 128}, {Addr: q + 2048, Len: 16}, {Addr: q + 3072, Len: 16}}; !slices.Equal(got, want) {
+	if got, want := o.Ranges(Written, 0), []Range{{Addr: q, Len: 512}, {Addr: q + 1024, Len: 128},
+		{Addr: q + 2048, Len: 16}, {Addr: q + 3072, Len: 16}}; !slices.Equal(got, want) {
 		t.Errorf("written %v, want %v", got, want)
 	}
 }
@@ -165,14 +167,16 @@ C:	add.u32 %r22, %r2, %r21;
 			if op != "store" {
 				name, fn = "cp.reduce", "."+op
 			}
-			fmt.Fprintf(&b, "\t%s.async.bulk.tensor.%dd.global.shared::cta%s.tile.bulk_group [%%rd3, {%s}], [%%r2];\n\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n\tret;\n}\n", name, rank, fn, list)
+			fmt.Fprintf(&b, "\t%s.async.bulk.tensor.%dd.global.shared::cta%s.tile.bulk_group [%%rd3, {%s}], [%%r2];\n"+
+				"\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n\tret;\n}\n", name, rank, fn, list)
 		}
 		kernels[key] = d.load(b.String())
 		return kernels[key]
 	}
 	const args, dense, tensor, tensorBytes = testLo + 1<<20, testLo + 1<<20 + 4096, testLo + 2<<20, 2 << 20
 	for round := range 120 {
-		m := &TensorMap{Type: []TensorType{TensorU8, TensorU16, TensorU32, TensorU64, TensorF32}[r.IntN(5)], Rank: 1 + r.IntN(5), Address: tensor, Swizzle: uint8(r.IntN(4)), FillNaN: r.IntN(2) == 0}
+		m := &TensorMap{Type: []TensorType{TensorU8, TensorU16, TensorU32, TensorU64, TensorF32}[r.IntN(5)],
+			Rank: 1 + r.IntN(5), Address: tensor, Swizzle: uint8(r.IntN(4)), FillNaN: r.IntN(2) == 0}
 		size := m.Type.Size()
 		inner := uint64(16) << r.IntN(4)
 		if m.Swizzle > 0 {
@@ -281,14 +285,18 @@ C:	add.u32 %r22, %r2, %r21;
 }
 
 func TestTensorMapRefused(t *testing.T) {
-	good := TensorMap{Type: TensorF16, Rank: 2, Address: testLo, Dim: [5]uint64{64, 8}, Stride: [4]uint64{128}, Box: [5]uint32{64, 8}, Step: [5]uint32{1, 1}, Swizzle: 3}
+	good := TensorMap{Type: TensorF16, Rank: 2, Address: testLo, Dim: [5]uint64{64, 8}, Stride: [4]uint64{128},
+		Box: [5]uint32{64, 8}, Step: [5]uint32{1, 1}, Swizzle: 3}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for i, change := range []func(m *TensorMap){
-		func(m *TensorMap) { m.Type = 99 }, func(m *TensorMap) { m.Rank = 6 }, func(m *TensorMap) { m.Rank = 0 }, func(m *TensorMap) { m.Address++ },
-		func(m *TensorMap) { m.Dim[1] = 0 }, func(m *TensorMap) { m.Stride[0] = 8 }, func(m *TensorMap) { m.Box[0] = 257 }, func(m *TensorMap) { m.Box[0] = 4 },
-		func(m *TensorMap) { m.Box[0] = 128 }, func(m *TensorMap) { m.Step[1] = 9 }, func(m *TensorMap) { m.Interleave = 1 }, func(m *TensorMap) { m.Swizzle = 4 },
+		func(m *TensorMap) { m.Type = 99 }, func(m *TensorMap) { m.Rank = 6 }, func(m *TensorMap) { m.Rank = 0 },
+		func(m *TensorMap) { m.Address++ },
+		func(m *TensorMap) { m.Dim[1] = 0 }, func(m *TensorMap) { m.Stride[0] = 8 },
+		func(m *TensorMap) { m.Box[0] = 257 }, func(m *TensorMap) { m.Box[0] = 4 },
+		func(m *TensorMap) { m.Box[0] = 128 }, func(m *TensorMap) { m.Step[1] = 9 },
+		func(m *TensorMap) { m.Interleave = 1 }, func(m *TensorMap) { m.Swizzle = 4 },
 	} {
 		m := good
 		change(&m)
@@ -305,22 +313,31 @@ func TestTensorMapRefused(t *testing.T) {
 func TestBulkFaults(t *testing.T) {
 	d := newDevice(t, 4)
 	for body, kind := range map[string]FaultKind{
-		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], 8, [%r1];\n":                                           FaultMisaligned,
-		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+8], [%rd1], 16, [%r1];\n":                                        FaultMisaligned,
-		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+16384], [%rd1], 16, [%r1];\n":                                    FaultUnmapped,
-		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [1024], 16, [%r1];\n":                                          FaultUnmapped,
-		"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd3, {%r3, %r3}], [%r1];\n":                        FaultUnsupported,
-		"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd3+8, {%r3, %r3}], [%r1];\n":                      FaultMisaligned,
-		"mov.b16 %h1, 4;\ncp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd1], 16, [%r1], %h1;\n": FaultUnmapped,
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2], [%rd1], 8, [%r1];\n": FaultMisaligned,
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2+8], [%rd1], 16, [%r1];\n": FaultMisaligned,
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2+16384], [%rd1], 16, [%r1];\n": FaultUnmapped,
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2], [1024], 16, [%r1];\n": FaultUnmapped,
+		"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2], [%rd3, {%r3, %r3}], [%r1];\n": FaultUnsupported,
+		"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes " +
+			"[%r2], [%rd3+8, {%r3, %r3}], [%r1];\n": FaultMisaligned,
+		"mov.b16 %h1, 4;\ncp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster " +
+			"[%r2], [%rd1], 16, [%r1], %h1;\n": FaultUnmapped,
 	} {
 		in := d.load(bulkHead + body + "ret;\n}\n")
-		d.fails(in, "k", LaunchConfig{Grid: dims(1), Block: dims(1), Params: slices.Concat(params(d.alloc(64), d.alloc(64)), make([]byte, 176))}, kind)
+		d.fails(in, "k", LaunchConfig{Grid: dims(1), Block: dims(1),
+			Params: slices.Concat(params(d.alloc(64), d.alloc(64)), make([]byte, 176))}, kind)
 	}
 }
 
 // FuzzTensorMap: whatever bytes stand for a tensor map, they are refused, or mean something that encodes to the same.
 func FuzzTensorMap(f *testing.F) {
-	m := TensorMap{Type: TensorF16, Rank: 2, Address: testLo, Dim: [5]uint64{64, 8}, Stride: [4]uint64{128}, Box: [5]uint32{64, 8}, Step: [5]uint32{1, 1}, Swizzle: 3}
+	m := TensorMap{Type: TensorF16, Rank: 2, Address: testLo, Dim: [5]uint64{64, 8}, Stride: [4]uint64{128},
+		Box: [5]uint32{64, 8}, Step: [5]uint32{1, 1}, Swizzle: 3}
 	enc := m.Encode()
 	f.Add(enc[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -341,7 +358,8 @@ func FuzzTensorMap(f *testing.F) {
 // A map that is made on the device, from zeros, is the one that the host would make.
 func TestTensorMapReplace(t *testing.T) {
 	d := newDevice(t, 4)
-	m := &TensorMap{Type: TensorBF16, Rank: 2, Address: testLo + 1<<20, Dim: [5]uint64{100, 50}, Stride: [4]uint64{256}, Box: [5]uint32{64, 8}, Step: [5]uint32{1, 2}, Swizzle: 3, FillNaN: true}
+	m := &TensorMap{Type: TensorBF16, Rank: 2, Address: testLo + 1<<20, Dim: [5]uint64{100, 50}, Stride: [4]uint64{256},
+		Box: [5]uint32{64, 8}, Step: [5]uint32{1, 2}, Swizzle: 3, FillNaN: true}
 	for version, stride := range map[string]string{"8.5": "256", "8.4": "16"} {
 		in := d.load(strings.Replace(strings.Replace(header, "8.5", version, 1), "sm_90", "sm_90a", 1) + `.visible .entry k(.param .u64 p, .param .u64 base)
 {
@@ -376,7 +394,8 @@ func TestTensorMapReplace(t *testing.T) {
 			t.Errorf("PTX %s: %+v, %v; want %+v", version, got, err, m)
 		}
 		view[byte](d, p, TensorMapSize)[0] = 2
-		in2 := d.load(header + ".visible .entry k(.param .u64 p)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [p];\n\ttensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;\n\tret;\n}\n")
+		in2 := d.load(header + ".visible .entry k(.param .u64 p)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [p];\n" +
+			"\ttensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;\n\tret;\n}\n")
 		d.fails(in2, "k", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(p)}, FaultUnsupported)
 	}
 }

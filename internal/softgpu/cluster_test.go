@@ -69,7 +69,8 @@ func TestClusterSharedMemory(t *testing.T) {
 		for _, workers := range []int{1, 3} {
 			const grid, threads = 32, 40
 			p := d.alloc(32 * grid)
-			d.run(in, "k", LaunchConfig{Grid: dims(grid), Block: dims(threads), Cluster: dims(size), Params: params(p), Workers: workers, MaxInstructions: 1e7})
+			d.run(in, "k", LaunchConfig{Grid: dims(grid), Block: dims(threads), Cluster: dims(size), Params: params(p),
+				Workers: workers, MaxInstructions: 1e7})
 			out := view[uint32](d, p, 8*grid)
 			for b := range uint32(grid) {
 				first, next := b/size*size, b/size*size+(b%size+1)%size
@@ -77,7 +78,8 @@ func TestClusterSharedMemory(t *testing.T) {
 				if size == 1 {
 					space = 3 // mapa of the block itself is its own window
 				}
-				want := [8]uint32{100 + next, 100 + next, next - first, next - first, size * threads, space, b / size, b % size}
+				want := [8]uint32{100 + next, 100 + next, next - first, next - first, size * threads,
+					space, b / size, b % size}
 				if got := [8]uint32(out[8*b : 8*b+8]); got != want {
 					t.Fatalf("cluster of %d, block %d: %v, want %v", size, b, got, want)
 				}
@@ -127,7 +129,8 @@ func TestClusterIndices(t *testing.T) {
 			t.Errorf("%v %v was launched", bad.Grid, bad.Cluster)
 		}
 	}
-	if _, err := d.load(src).Launch("k", LaunchConfig{Grid: dims(34), Block: dims(1), Cluster: dims(17), Params: params(p)}); err == nil {
+	if _, err := d.load(src).Launch("k",
+		LaunchConfig{Grid: dims(34), Block: dims(1), Cluster: dims(17), Params: params(p)}); err == nil {
 		t.Error("a cluster of 17 was launched")
 	}
 }
@@ -170,7 +173,8 @@ WAIT:
 }
 `)
 	p := d.alloc(64)
-	d.run(in, "k", LaunchConfig{Grid: dims(8), Block: dims(64), Cluster: dims(2), Params: params(p), MaxInstructions: 1e7})
+	d.run(in, "k",
+		LaunchConfig{Grid: dims(8), Block: dims(64), Cluster: dims(2), Params: params(p), MaxInstructions: 1e7})
 	for b, got := range view[uint32](d, p, 8) {
 		if got != 40 {
 			t.Errorf("block %d: %d, want 40", b, got)
@@ -183,12 +187,16 @@ func TestClusterFaults(t *testing.T) {
 	for body, want := range map[string]string{
 		"barrier.cluster.wait;\n":                            "without barrier.cluster.arrive",
 		"barrier.cluster.arrive;\nbarrier.cluster.arrive;\n": "twice",
-		"setp.lt.u32 %p1, %r2, 32;\n@%p1 bar.sync 1, 64;\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n": "every thread",
-		"mapa.shared::cluster.u32 %r8, %r1, 2;\nld.shared::cluster.u32 %r9, [%r8];\n":                       "shared memory",
-		"mapa.shared::cluster.u32 %r8, %r1, 1;\nld.shared::cluster.u32 %r9, [%r8+1024];\n":                  "shared memory",
+		"setp.lt.u32 %p1, %r2, 32;\n@%p1 bar.sync 1, 64;\nbarrier.cluster.arrive;\n" +
+			"barrier.cluster.wait;\n": "every thread",
+		"mapa.shared::cluster.u32 %r8, %r1, 2;\n" +
+			"ld.shared::cluster.u32 %r9, [%r8];\n": "shared memory",
+		"mapa.shared::cluster.u32 %r8, %r1, 1;\n" +
+			"ld.shared::cluster.u32 %r9, [%r8+1024];\n": "shared memory",
 	} {
 		in := d.load(clusterHead + body + "ret;\n}\n")
-		_, err := in.Launch("k", LaunchConfig{Grid: dims(2), Block: dims(64), Cluster: dims(2), Params: params(d.alloc(64)), MaxInstructions: 1e6})
+		_, err := in.Launch("k", LaunchConfig{Grid: dims(2), Block: dims(64), Cluster: dims(2),
+			Params: params(d.alloc(64)), MaxInstructions: 1e6})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one that says %q", body, err, want)
 		}

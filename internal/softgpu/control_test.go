@@ -468,7 +468,8 @@ L:	bra.uni L;
 	one := LaunchConfig{Grid: dims(2), Block: dims(64)}
 	with := func(p []byte) LaunchConfig { c := one; c.Params = p; return c }
 	end := uint64(testLo + 4<<20)
-	f := d.fails(in, "unmapped", LaunchConfig{Grid: dims(1), Block: dims(64), Params: params(end - 4*40)}, FaultUnmapped)
+	f := d.fails(in, "unmapped",
+		LaunchConfig{Grid: dims(1), Block: dims(64), Params: params(end - 4*40)}, FaultUnmapped)
 	if f.Addr != end || f.Thread != [3]uint32{40, 0, 0} {
 		t.Errorf("fault %v, want address %#x thread 40", f, end)
 	}
@@ -486,7 +487,8 @@ L:	bra.uni L;
 	c := one
 	c.MaxInstructions = 1e6
 	limit := d.fails(in, "endless", c, FaultLimit)
-	if !strings.Contains(limit.Error(), limit.Inst) || !strings.HasPrefix(limit.Inst, "bra") || !strings.Contains(limit.Error(), fmt.Sprintf(".ptx:%d:", limit.Pos.Line)) {
+	if !strings.Contains(limit.Error(), limit.Inst) || !strings.HasPrefix(limit.Inst, "bra") ||
+		!strings.Contains(limit.Error(), fmt.Sprintf(".ptx:%d:", limit.Pos.Line)) {
 		t.Errorf("%v: want the place of the loop", limit)
 	}
 	c = one
@@ -651,7 +653,8 @@ func TestStaticsAndWideResults(t *testing.T) {
 `)
 	p := d.alloc(24)
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(p)})
-	if got, want := [6]uint32(view[uint32](d, p, 6)), [6]uint32{40, 42, 0xfffffff0, 0xf0, 0xfffffff0, 0xffffffff}; got != want {
+	if got, want := [6]uint32(view[uint32](d, p, 6)),
+		[6]uint32{40, 42, 0xfffffff0, 0xf0, 0xfffffff0, 0xffffffff}; got != want {
 		t.Fatalf("%x, want %x", got, want)
 	}
 }

@@ -32,7 +32,8 @@ func operandsOf(f *isa.Form, spelling string) string {
 		}
 		t := types[i]
 		switch {
-		case a.Role == isa.Mem && strings.Contains(spelling, ".tensor.") && (i == 1) == !strings.Contains(spelling, "bulk_group") && !strings.Contains(spelling, "prefetch") && i < 2:
+		case a.Role == isa.Mem && strings.Contains(spelling, ".tensor.") &&
+			(i == 1) == !strings.Contains(spelling, "bulk_group") && !strings.Contains(spelling, "prefetch") && i < 2:
 			dim := 0
 			for _, m := range strings.Split(spelling, ".") {
 				if len(m) == 2 && m[1] == 'd' {
@@ -42,7 +43,8 @@ func operandsOf(f *isa.Form, spelling string) string {
 			out = append(out, "[%rd9, {"+strings.Join([]string{"%r1", "%r2", "%r3", "%r4", "%r5"}[:dim], ", ")+"}]")
 			continue
 		case a.Role == isa.Mem && imageCoordinates(spelling) > 0:
-			out = append(out, "[%rd9, {"+strings.Join([]string{"%r1", "%r2", "%r3", "%r4"}[:imageCoordinates(spelling)], ", ")+"}]")
+			out = append(out,
+				"[%rd9, {"+strings.Join([]string{"%r1", "%r2", "%r3", "%r4"}[:imageCoordinates(spelling)], ", ")+"}]")
 			continue
 		case strings.HasPrefix(spelling, "tex.grad") && i > 1:
 			out = append(out, "{%r1, %r2, %r3, %r4}")
@@ -81,7 +83,8 @@ func operandsOf(f *isa.Form, spelling string) string {
 			out = append(out, "{"+strings.Join([]string{"%h1", "%h2", "%h3"}[:rank-2], ", ")+"}")
 			continue
 		}
-		if strings.HasPrefix(spelling, "mma.sp") && i == 5 || strings.HasPrefix(spelling, "wgmma.mma_async.sp") && i == 4 {
+		if strings.HasPrefix(spelling, "mma.sp") && i == 5 ||
+			strings.HasPrefix(spelling, "wgmma.mma_async.sp") && i == 4 {
 			out = append(out, "0")
 			continue
 		}
@@ -178,11 +181,13 @@ func fragmentRegs(spelling string, i int) int {
 		operand := []int{types, types + 1, types + 2, types + 3}[i]
 		typ := mods[operand]
 		if shape() == "m8n8k4" && mods[types+1] == "f16" {
-			return map[bool]int{i == 1 || i == 2: 2, typ == "f32" && (i == 0 || i == 3): 8, typ == "f16" && (i == 0 || i == 3): 4}[true]
+			return map[bool]int{i == 1 || i == 2: 2, typ == "f32" && (i == 0 || i == 3): 8,
+				typ == "f16" && (i == 0 || i == 3): 4}[true]
 		}
 		var m, n, k int
 		fmt.Sscanf(shape(), "m%dn%dk%d", &m, &n, &k)
-		bits := map[string]int{"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[typ]
+		bits := map[string]int{"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8,
+			"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[typ]
 		elems := []int{m * n, m * k, k * n, m * n}[i]
 		if i == 1 && strings.HasPrefix(mods[1], "sp") {
 			elems /= 2
@@ -235,7 +240,8 @@ func fragmentRegs(spelling string, i int) int {
 		case last == "f64" || last == "s4" || last == "u4" || last == "b1":
 			return 1
 		default:
-			n := map[string]int{"a m16n16k16": 2, "b m16n16k16": 2, "a m8n32k16": 1, "b m8n32k16": 4, "a m32n8k16": 4, "b m32n8k16": 1}[which+" "+s]
+			n := map[string]int{"a m16n16k16": 2, "b m16n16k16": 2, "a m8n32k16": 1, "b m8n32k16": 4, "a m32n8k16": 4,
+				"b m32n8k16": 1}[which+" "+s]
 			if last == "bf16" {
 				n *= 2
 			}
@@ -263,7 +269,9 @@ func TestTableCoverage(t *testing.T) {
 		}
 		for _, sp := range f.Spellings() {
 			total++
-			src := header + ".visible .entry k()\n{\n\t.reg .pred %p<9>;\n\t.reg .b16 %h<99>;\n\t.reg .b32 %r<99>;\n\t.reg .b64 %rd<99>;\n\t.reg .b128 %q<99>;\n\tTS: .branchtargets L;\n\t" + sp + " " + operandsOf(f, sp) + ";\nL:\n\tret;\n}\n"
+			src := header + ".visible .entry k()\n{\n\t.reg .pred %p<9>;\n\t.reg .b16 %h<99>;\n\t.reg .b32 %r<99>;\n" +
+				"\t.reg .b64 %rd<99>;\n\t.reg .b128 %q<99>;\n\tTS: .branchtargets L;\n\t" + sp + " " +
+				operandsOf(f, sp) + ";\nL:\n\tret;\n}\n"
 			m, err := ptx.Parse("c.ptx", []byte(src))
 			if err != nil {
 				t.Errorf("%s %s: does not parse: %v", sp, operandsOf(f, sp), err)

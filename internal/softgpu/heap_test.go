@@ -107,7 +107,8 @@ func TestDeviceHeap(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := d.space.heap.Load()
-	if want := []Range{{Addr: base, Len: 16}, {Addr: base + 64, Len: size - 80}}; !slices.Equal(h.free, want) || !slices.Equal(d.space.HeapUsed(), kept) {
+	if want := []Range{{Addr: base, Len: 16}, {Addr: base + 64, Len: size - 80}}; !slices.Equal(h.free, want) ||
+		!slices.Equal(d.space.HeapUsed(), kept) {
 		t.Errorf("restored heap: %v free, %v used", h.free, d.space.HeapUsed())
 	}
 	for _, bad := range [][]Range{

@@ -39,7 +39,9 @@ C:	add.u32 %r22, %r2, %r21;
 	@%p2 bra C;
 `)
 	if back {
-		fmt.Fprintf(&b, "\tbar.sync 0;\n\t@%%p7 cp.async.bulk.tensor.%dd.global.shared::cta.im2col_no_offs.bulk_group [%%rd3, {%s}], [%%r2];\n", rank, strings.Join(coords, ", "))
+		fmt.Fprintf(&b, "\tbar.sync 0;\n"+
+			"\t@%%p7 cp.async.bulk.tensor.%dd.global.shared::cta.im2col_no_offs.bulk_group [%%rd3, {%s}], [%%r2];\n",
+			rank, strings.Join(coords, ", "))
 	}
 	b.WriteString("\tret;\n}\n")
 	return b.String()
@@ -55,7 +57,8 @@ func TestIm2col(t *testing.T) {
 	for round := range 150 {
 		rank := 3 + round%3
 		k := rank - 2
-		m := &TensorMap{Type: TensorU32, Rank: rank, Address: tensor, Im2col: true, Channels: uint16(4 << r.IntN(3)), Pixels: uint16(1 + r.IntN(40))}
+		m := &TensorMap{Type: TensorU32, Rank: rank, Address: tensor, Im2col: true, Channels: uint16(4 << r.IntN(3)),
+			Pixels: uint16(1 + r.IntN(40))}
 		m.Dim[0] = uint64(m.Channels) + r.Uint64N(6)
 		m.Step[0], m.Step[rank-1] = 1, 1
 		m.Dim[rank-1] = 1 + r.Uint64N(3) // images
@@ -107,14 +110,16 @@ func TestIm2col(t *testing.T) {
 			kernels[key] = d.load(im2colKernel(rank, back))
 		}
 		before := slices.Clone(mem)
-		d.run(kernels[key], "k", LaunchConfig{Grid: dims(1), Block: dims(32), Params: slices.Concat(params(uint64(args), uint64(dense)), make([]byte, 48), enc[:]), MaxInstructions: 1e6})
+		d.run(kernels[key], "k", LaunchConfig{Grid: dims(1), Block: dims(32),
+			Params: slices.Concat(params(uint64(args), uint64(dense)), make([]byte, 48), enc[:]), MaxInstructions: 1e6})
 		want := slices.Clone(before)
 		box := view[uint32](d, dense, 4096)
 		for p := range int(m.Pixels) {
 			for c := range int(m.Channels) {
 				// Without the offsets, for the way back, and with them.
 				index := func(offset bool) (int, bool) {
-					off, inside := uint64(channel+c)*4, channel+c >= 0 && channel+c < int(m.Dim[0]) && image < int(m.Dim[rank-1])
+					off, inside := uint64(channel+c)*4, channel+c >= 0 && channel+c < int(m.Dim[0]) &&
+						image < int(m.Dim[rank-1])
 					for i := range k {
 						x := at[i]*int(m.Step[i+1]) - pad[i]
 						if offset {
@@ -153,7 +158,9 @@ func TestIm2col(t *testing.T) {
 }
 
 func TestIm2colRefused(t *testing.T) {
-	good := TensorMap{Type: TensorF16, Rank: 4, Dim: [5]uint64{64, 8, 8, 2}, Stride: [4]uint64{128, 1024, 8192}, Step: [5]uint32{1, 1, 1, 1, 1}, Im2col: true, Channels: 64, Pixels: 32, Lower: [3]int16{-1, -1}, Upper: [3]int16{-1, -1}}
+	good := TensorMap{Type: TensorF16, Rank: 4, Dim: [5]uint64{64, 8, 8, 2}, Stride: [4]uint64{128, 1024, 8192},
+		Step: [5]uint32{1, 1, 1, 1, 1}, Im2col: true, Channels: 64, Pixels: 32,
+		Lower: [3]int16{-1, -1}, Upper: [3]int16{-1, -1}}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +182,8 @@ func TestIm2colRefused(t *testing.T) {
 	// A map of one mode does not serve the other.
 	d := newDevice(t, 4)
 	enc := good.Encode()
-	in := d.load(bulkHead + "\tcp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd3, {%r3, %r3, %r3, %r3}], [%r1];\n\tret;\n}\n")
-	d.fails(in, "k", LaunchConfig{Grid: dims(1), Block: dims(1), Params: slices.Concat(make([]byte, 64), enc[:])}, FaultUnsupported)
+	in := d.load(bulkHead + "\tcp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes " +
+		"[%r2], [%rd3, {%r3, %r3, %r3, %r3}], [%r1];\n\tret;\n}\n")
+	d.fails(in, "k",
+		LaunchConfig{Grid: dims(1), Block: dims(1), Params: slices.Concat(make([]byte, 64), enc[:])}, FaultUnsupported)
 }

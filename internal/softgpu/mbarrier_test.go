@@ -30,31 +30,44 @@ func mbarrierKernel(body string) string {
 
 func TestMbarrier(t *testing.T) {
 	wait := func(reg, phase int) string {
-		return fmt.Sprintf("mbarrier.test_wait.parity.shared.b64 %%p1, [%%r1], %d;\nselp.u32 %%r%d, 1, 0, %%p1;\n", phase, reg)
+		return fmt.Sprintf("mbarrier.test_wait.parity.shared.b64 %%p1, [%%r1], %d;\n"+
+			"selp.u32 %%r%d, 1, 0, %%p1;\n", phase, reg)
 	}
 	for _, c := range []struct {
 		name, body string
 		threads    uint32
 		want       []uint32
 	}{
-		{"arrivals complete a phase", "mbarrier.init.shared.b64 [%r1], 2;\n" + wait(10, 0) + "mbarrier.arrive.shared.b64 %rd2, [%r1];\n" + wait(11, 0) +
+		{"arrivals complete a phase", "mbarrier.init.shared.b64 [%r1], 2;\n" + wait(10, 0) +
+			"mbarrier.arrive.shared.b64 %rd2, [%r1];\n" + wait(11, 0) +
 			"mbarrier.arrive.shared::cta.b64 %rd3, [%r1];\n" + wait(12, 0) + wait(13, 1) +
-			"mbarrier.test_wait.shared.b64 %p1, [%r1], %rd2;\nselp.u32 %r14, 1, 0, %p1;\nmbarrier.pending_count.b64 %r15, %rd2;\nmbarrier.pending_count.b64 %r16, %rd3;\n" +
-			"mbarrier.arrive.shared.b64 %rd4, [%r1], 2;\n" + wait(17, 1) + wait(18, 0) + "mbarrier.test_wait.shared.b64 %p1, [%r1], %rd4;\nselp.u32 %r19, 1, 0, %p1;\n", 1,
+			"mbarrier.test_wait.shared.b64 %p1, [%r1], %rd2;\nselp.u32 %r14, 1, 0, %p1;\n" +
+			"mbarrier.pending_count.b64 %r15, %rd2;\nmbarrier.pending_count.b64 %r16, %rd3;\n" +
+			"mbarrier.arrive.shared.b64 %rd4, [%r1], 2;\n" + wait(17, 1) + wait(18, 0) +
+			"mbarrier.test_wait.shared.b64 %p1, [%r1], %rd4;\nselp.u32 %r19, 1, 0, %p1;\n", 1,
 			// The object starts in phase 0; parity 1 is the phase before it.
 			[]uint32{0, 0, 1, 0, 1, 2, 1, 1, 0, 1}},
-		{"transactions hold a phase", "mbarrier.init.shared.b64 [%r1], 1;\nmbarrier.arrive.expect_tx.release.cta.shared::cta.b64 %rd2, [%r1], 64;\n" + wait(10, 0) +
-			"mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r1], 40;\n" + wait(11, 0) + "mbarrier.complete_tx.shared::cta.b64 [%r1], 24;\n" + wait(12, 0) +
-			"mbarrier.complete_tx.shared::cta.b64 [%r1], 8;\nmbarrier.arrive.shared.b64 _, [%r1];\n" + wait(13, 1) + "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 8;\n" + wait(14, 1) +
-			"mov.u32 %r15, 1048575;\nmbarrier.expect_tx.shared::cta.b64 [%r1], %r15;\nmbarrier.complete_tx.shared::cta.b64 [%r1], %r15;\n", 1,
+		{"transactions hold a phase", "mbarrier.init.shared.b64 [%r1], 1;\n" +
+			"mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 %rd2, [%r1], 64;\n" + wait(10, 0) +
+			"mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r1], 40;\n" + wait(11, 0) +
+			"mbarrier.complete_tx.shared::cta.b64 [%r1], 24;\n" + wait(12, 0) +
+			"mbarrier.complete_tx.shared::cta.b64 [%r1], 8;\nmbarrier.arrive.shared.b64 _, [%r1];\n" + wait(13, 1) +
+			"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 8;\n" + wait(14, 1) +
+			"mov.u32 %r15, 1048575;\nmbarrier.expect_tx.shared::cta.b64 [%r1], %r15;\n" +
+			"mbarrier.complete_tx.shared::cta.b64 [%r1], %r15;\n", 1,
 			// An expectation alone ends no phase: only the next arrival or completion does.
 			[]uint32{0, 0, 1, 0, 0, 1048575}},
-		{"drop", "mbarrier.init.shared.b64 [%r1], 3;\nmbarrier.arrive_drop.shared.b64 %rd2, [%r1];\nmbarrier.arrive.shared.b64 %rd2, [%r1], 2;\n" + wait(10, 0) +
-			"mbarrier.arrive.shared.b64 %rd2, [%r1];\n" + wait(11, 1) + "mbarrier.arrive_drop.expect_tx.shared::cta.b64 %rd2, [%r1], 16;\n" + wait(12, 1) +
-			"mbarrier.complete_tx.shared::cta.b64 [%r1], 16;\n" + wait(13, 1) + "mbarrier.arrive.noComplete.shared.b64 %rd3, [%r1], 1;\nmbarrier.pending_count.b64 %r14, %rd3;\n", 1,
+		{"drop", "mbarrier.init.shared.b64 [%r1], 3;\nmbarrier.arrive_drop.shared.b64 %rd2, [%r1];\n" +
+			"mbarrier.arrive.shared.b64 %rd2, [%r1], 2;\n" + wait(10, 0) +
+			"mbarrier.arrive.shared.b64 %rd2, [%r1];\n" + wait(11, 1) +
+			"mbarrier.arrive_drop.expect_tx.shared::cta.b64 %rd2, [%r1], 16;\n" + wait(12, 1) +
+			"mbarrier.complete_tx.shared::cta.b64 [%r1], 16;\n" + wait(13, 1) +
+			"mbarrier.arrive.noComplete.shared.b64 %rd3, [%r1], 1;\nmbarrier.pending_count.b64 %r14, %rd3;\n", 1,
 			[]uint32{1, 0, 0, 1, 1}},
-		{"generic addresses, inval, cp.async", "mov.u64 %rd5, s;\ncvta.shared.u64 %rd5, %rd5;\nmbarrier.init.b64 [%rd5], 1;\ncp.async.mbarrier.arrive.b64 [%rd5];\n" + wait(10, 0) +
-			"cp.async.mbarrier.arrive.noinc.b64 [%rd5];\n" + wait(11, 0) + "mbarrier.inval.b64 [%rd5];\nld.shared.u32 %r12, [s];\n", 1, []uint32{0, 1, 0}},
+		{"generic addresses, inval, cp.async", "mov.u64 %rd5, s;\ncvta.shared.u64 %rd5, %rd5;\n" +
+			"mbarrier.init.b64 [%rd5], 1;\ncp.async.mbarrier.arrive.b64 [%rd5];\n" + wait(10, 0) +
+			"cp.async.mbarrier.arrive.noinc.b64 [%rd5];\n" + wait(11, 0) +
+			"mbarrier.inval.b64 [%rd5];\nld.shared.u32 %r12, [s];\n", 1, []uint32{0, 1, 0}},
 		{"warps wait for one another", `@%p7 mbarrier.init.shared.b64 [%r1], 128;
 	bar.sync 0;
 	mov.u32 %r10, 0;

@@ -23,7 +23,8 @@ func TestLoadsAndStores(t *testing.T) {
 		n   int // bytes
 		sgn bool
 	}
-	shapes := []shape{{"u8", 1, false}, {"s8", 1, true}, {"b8", 1, false}, {"u16", 2, false}, {"s16", 2, true}, {"u32", 4, false}, {"s32", 4, true}, {"f32", 4, false}, {"u64", 8, false}, {"f64", 8, false}}
+	shapes := []shape{{"u8", 1, false}, {"s8", 1, true}, {"b8", 1, false}, {"u16", 2, false}, {"s16", 2, true},
+		{"u32", 4, false}, {"s32", 4, true}, {"f32", 4, false}, {"u64", 8, false}, {"f64", 8, false}}
 	var src strings.Builder
 	src.WriteString(header + ".const .align 16 .b8 cbuf[1024] = {")
 	for i := range 1024 {
@@ -38,7 +39,8 @@ func TestLoadsAndStores(t *testing.T) {
 	var names []string
 	var meta []shape
 	for _, s := range shapes {
-		for _, v := range []variation{{"global", "global"}, {"global", "generic"}, {"shared", "shared"}, {"shared", "generic"}, {"local", "local"}, {"local", "generic"}, {"const", "const"}} {
+		for _, v := range []variation{{"global", "global"}, {"global", "generic"}, {"shared", "shared"},
+			{"shared", "generic"}, {"local", "local"}, {"local", "generic"}, {"const", "const"}} {
 			for _, reg := range []int{32, 64} {
 				if s.n*8 > reg || s.typ == "f32" && reg == 64 {
 					continue
@@ -46,9 +48,14 @@ func TestLoadsAndStores(t *testing.T) {
 				name := fmt.Sprintf("k_%s_%s_%s_%d", s.typ, v.space, v.addr, reg)
 				names = append(names, name)
 				meta = append(meta, s)
-				fmt.Fprintf(&src, ".visible .entry %s(.param .u64 in, .param .u64 idx, .param .u64 out, .param .u64 back)\n{\n", name)
-				src.WriteString("\t.reg .b32 %r<9>;\n\t.reg .b64 %rd<19>;\n\t.reg .pred %p<4>;\n\t.shared .align 16 .b8 sbuf[1024];\n\t.local .align 16 .b8 lbuf[1024];\n")
-				src.WriteString("\tld.param.u64 %rd1, [in];\n\tld.param.u64 %rd2, [idx];\n\tld.param.u64 %rd3, [out];\n\tld.param.u64 %rd4, [back];\n\tmov.u32 %r1, %tid.x;\n\tmul.wide.u32 %rd5, %r1, 4;\n\tadd.u64 %rd2, %rd2, %rd5;\n\tld.global.u32 %r2, [%rd2];\n\tmul.wide.u32 %rd5, %r1, 8;\n\tadd.u64 %rd3, %rd3, %rd5;\n")
+				fmt.Fprintf(&src,
+					".visible .entry %s(.param .u64 in, .param .u64 idx, .param .u64 out, .param .u64 back)\n{\n", name)
+				src.WriteString("\t.reg .b32 %r<9>;\n\t.reg .b64 %rd<19>;\n\t.reg .pred %p<4>;\n" +
+					"\t.shared .align 16 .b8 sbuf[1024];\n\t.local .align 16 .b8 lbuf[1024];\n")
+				src.WriteString("\tld.param.u64 %rd1, [in];\n\tld.param.u64 %rd2, [idx];\n" +
+					"\tld.param.u64 %rd3, [out];\n\tld.param.u64 %rd4, [back];\n\tmov.u32 %r1, %tid.x;\n" +
+					"\tmul.wide.u32 %rd5, %r1, 4;\n\tadd.u64 %rd2, %rd2, %rd5;\n\tld.global.u32 %r2, [%rd2];\n" +
+					"\tmul.wide.u32 %rd5, %r1, 8;\n\tadd.u64 %rd3, %rd3, %rd5;\n")
 				// Fill the space from memory.
 				switch v.space {
 				case "global":
@@ -56,7 +63,11 @@ func TestLoadsAndStores(t *testing.T) {
 				case "const":
 					src.WriteString("\tmov.u64 %rd6, cbuf;\n")
 				default:
-					fmt.Fprintf(&src, "\tmov.u64 %%rd6, %s;\n\tmov.u32 %%r3, 0;\nFILL:\n\tcvt.u64.u32 %%rd7, %%r3;\n\tadd.u64 %%rd8, %%rd1, %%rd7;\n\tadd.u64 %%rd9, %%rd6, %%rd7;\n\tld.global.v4.u32 {%%r4,%%r5,%%r6,%%r7}, [%%rd8];\n\tst.%s.v4.u32 [%%rd9], {%%r4,%%r5,%%r6,%%r7};\n\tadd.u32 %%r3, %%r3, 16;\n\tsetp.lt.u32 %%p1, %%r3, 1024;\n\t@%%p1 bra FILL;\n\tbar.sync 0;\n",
+					fmt.Fprintf(&src, "\tmov.u64 %%rd6, %s;\n"+
+						"\tmov.u32 %%r3, 0;\nFILL:\n\tcvt.u64.u32 %%rd7, %%r3;\n\tadd.u64 %%rd8, %%rd1, %%rd7;\n"+
+						"\tadd.u64 %%rd9, %%rd6, %%rd7;\n\tld.global.v4.u32 {%%r4,%%r5,%%r6,%%r7}, [%%rd8];\n"+
+						"\tst.%s.v4.u32 [%%rd9], {%%r4,%%r5,%%r6,%%r7};\n\tadd.u32 %%r3, %%r3, 16;\n"+
+						"\tsetp.lt.u32 %%p1, %%r3, 1024;\n\t@%%p1 bra FILL;\n\tbar.sync 0;\n",
 						map[string]string{"shared": "sbuf", "local": "lbuf"}[v.space], v.space)
 				}
 				suffix := "." + v.space
@@ -68,10 +79,14 @@ func TestLoadsAndStores(t *testing.T) {
 				if reg == 64 {
 					dst = "%rd10"
 				}
-				fmt.Fprintf(&src, "\tmul.wide.u32 %%rd7, %%r2, %d;\n\tadd.u64 %%rd9, %%rd6, %%rd7;\n\tmov.b%d %s, -1;\n\tand.b32 %%r3, %%r1, 1;\n\tsetp.eq.u32 %%p2, %%r3, 1;\n\tsetp.ge.u32 %%p3, %%r1, 64;\n\tor.pred %%p2, %%p2, %%p3;\n\t@%%p2 ld%s.%s %s, [%%rd9];\n\t@!%%p2 bra SKIP;\nSKIP:\n\tst.global.b%d [%%rd3], %s;\n",
+				fmt.Fprintf(&src, "\tmul.wide.u32 %%rd7, %%r2, %d;\n\tadd.u64 %%rd9, %%rd6, %%rd7;\n"+
+					"\tmov.b%d %s, -1;\n\tand.b32 %%r3, %%r1, 1;\n\tsetp.eq.u32 %%p2, %%r3, 1;\n"+
+					"\tsetp.ge.u32 %%p3, %%r1, 64;\n\tor.pred %%p2, %%p2, %%p3;\n\t@%%p2 ld%s.%s %s, [%%rd9];\n"+
+					"\t@!%%p2 bra SKIP;\nSKIP:\n\tst.global.b%d [%%rd3], %s;\n",
 					s.n, reg, dst, suffix, s.typ, dst, reg, dst)
 				// And a store of the value to a place of its own.
-				fmt.Fprintf(&src, "\tmul.wide.u32 %%rd7, %%r1, %d;\n\tadd.u64 %%rd4, %%rd4, %%rd7;\n\tst.global.%s [%%rd4], %s;\n\tret;\n}\n", s.n, s.typ, dst)
+				fmt.Fprintf(&src, "\tmul.wide.u32 %%rd7, %%r1, %d;\n\tadd.u64 %%rd4, %%rd4, %%rd7;\n"+
+					"\tst.global.%s [%%rd4], %s;\n\tret;\n}\n", s.n, s.typ, dst)
 			}
 		}
 	}
@@ -171,7 +186,8 @@ func TestVectorsAndPacking(t *testing.T) {
 	for i := range 40 {
 		a, b := x[32*i:32*i+32], y[32*i:32*i+32]
 		sum := int(a[8]) + int(a[9]) + int(a[10]) + int(a[11])
-		want := slices.Concat(a[2:4], a[0:2], a[2:4], a[2:4], a[0:4], []byte{byte(sum), byte(sum >> 8), 0, 0}, a[24:32], a[16:24])
+		want := slices.Concat(a[2:4], a[0:2], a[2:4], a[2:4], a[0:4],
+			[]byte{byte(sum), byte(sum >> 8), 0, 0}, a[24:32], a[16:24])
 		if !slices.Equal(b, want) {
 			t.Fatalf("thread %d: %x, want %x", i, b, want)
 		}
@@ -219,11 +235,15 @@ func TestAtomics(t *testing.T) {
 	src.WriteString(header)
 	for i, o := range ops {
 		for _, sp := range []string{"global", "shared", ""} {
-			fmt.Fprintf(&src, ".visible .entry k%d%s(.param .u64 p, .param .u64 q)\n{\n\t.reg .b32 %%r<9>;\n\t.reg .b64 %%rd<9>;\n\t.reg .pred %%p<3>;\n\t.shared .align 8 .b8 s[8];\n\tld.param.u64 %%rd1, [p];\n\tld.param.u64 %%rd2, [q];\n\tmov.u32 %%r1, %%tid.x;\n\tadd.u32 %%r2, %%r1, 1;\n\tmul.wide.u32 %%rd3, %%r1, 8;\n\tadd.u64 %%rd2, %%rd2, %%rd3;\n", i, sp)
+			fmt.Fprintf(&src, ".visible .entry k%d%s(.param .u64 p, .param .u64 q)\n"+
+				"{\n\t.reg .b32 %%r<9>;\n\t.reg .b64 %%rd<9>;\n\t.reg .pred %%p<3>;\n\t.shared .align 8 .b8 s[8];\n"+
+				"\tld.param.u64 %%rd1, [p];\n\tld.param.u64 %%rd2, [q];\n\tmov.u32 %%r1, %%tid.x;\n"+
+				"\tadd.u32 %%r2, %%r1, 1;\n\tmul.wide.u32 %%rd3, %%r1, 8;\n\tadd.u64 %%rd2, %%rd2, %%rd3;\n", i, sp)
 			addr := "[%rd1]"
 			if sp == "shared" {
 				addr = "[s]"
-				src.WriteString("\tsetp.ne.u32 %p1, %r1, 0;\n\t@%p1 bra W;\n\tld.global.b64 %rd4, [%rd1];\n\tst.shared.b64 [s], %rd4;\nW:\n\tbar.sync 0;\n")
+				src.WriteString("\tsetp.ne.u32 %p1, %r1, 0;\n\t@%p1 bra W;\n\tld.global.b64 %rd4, [%rd1];\n" +
+					"\tst.shared.b64 [s], %rd4;\nW:\n\tbar.sync 0;\n")
 			}
 			v, dst := "%r2", "%r3"
 			switch o.typ {
@@ -244,7 +264,8 @@ func TestAtomics(t *testing.T) {
 			if sp != "" {
 				sp = "." + sp
 			}
-			fmt.Fprintf(&src, "\tatom%s.%s.%s %s, %s, %s;\n\tst.global.b%d [%%rd2], %s;\n", sp, o.fn, o.typ, dst, addr, v, 8*o.n, dst)
+			fmt.Fprintf(&src, "\tatom%s.%s.%s %s, %s, %s;\n\tst.global.b%d [%%rd2], %s;\n", sp, o.fn,
+				o.typ, dst, addr, v, 8*o.n, dst)
 			if sp == ".shared" {
 				src.WriteString("\tbar.sync 0;\n\tld.shared.b64 %rd4, [s];\n\tst.global.b64 [%rd1], %rd4;\n")
 			}
@@ -322,7 +343,8 @@ func TestAtomicsOfSmallFloats(t *testing.T) {
 `)
 	p := upload(d, []uint16{0xaaaa, 0, 0, 0, 0, 0, 7, 0xbbbb})
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(64), Params: params(p)})
-	want := []uint16{0xaaaa, number.RoundF16(64, 0), number.RoundF16(64, 0), number.RoundF16(128, 0), number.RoundBF16(64, 0), number.RoundBF16(128, 0), 8, 0xbbbb}
+	want := []uint16{0xaaaa, number.RoundF16(64, 0), number.RoundF16(64, 0), number.RoundF16(128, 0),
+		number.RoundBF16(64, 0), number.RoundBF16(128, 0), 8, 0xbbbb}
 	if got := view[uint16](d, p, 8); !slices.Equal(got, want) {
 		t.Fatalf("%x, want %x", got, want)
 	}
@@ -417,7 +439,8 @@ func TestSpace(t *testing.T) {
 		t.Error("mapped twice")
 	}
 	at := uint64(testLo + 8<<20)
-	for _, bad := range [][2]uint64{{at + 1, PageSize}, {at, PageSize + 4096}, {at, 0}, {testLo + testSize, PageSize}, {testLo + testSize - PageSize, 2 * PageSize}, {0, PageSize}} {
+	for _, bad := range [][2]uint64{{at + 1, PageSize}, {at, PageSize + 4096}, {at, 0}, {testLo + testSize, PageSize},
+		{testLo + testSize - PageSize, 2 * PageSize}, {0, PageSize}} {
 		if err := s.Map(bad[0], fd, 0, bad[1], true); err == nil {
 			t.Errorf("mapped %#x+%#x", bad[0], bad[1])
 		}
@@ -582,7 +605,8 @@ func TestMemoryThatGoesAway(t *testing.T) {
 	p := uint64(testLo)
 	_, err = in.Launch("vecadd", LaunchConfig{Grid: dims(4), Block: dims(64), Params: params(p, p, p, 256), Workers: 2})
 	var f *Fault
-	if !errors.As(err, &f) || f.Kind != FaultUnmapped || f.Addr-testLo >= PageSize || !strings.HasPrefix(f.Inst, "ld.global") || f.Pos.Line == 0 {
+	if !errors.As(err, &f) || f.Kind != FaultUnmapped || f.Addr-testLo >= PageSize ||
+		!strings.HasPrefix(f.Inst, "ld.global") || f.Pos.Line == 0 {
 		t.Fatalf("error %v", err)
 	}
 }

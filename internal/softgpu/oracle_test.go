@@ -49,12 +49,15 @@ func regType(t string) string {
 // writes two words a thread to q.
 func kernelFor(name string, e expectation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".visible .entry %s(.param .u64 p, .param .u64 q)\n{\n\t.reg .b32 %%r<5>;\n\t.reg .b64 %%rd<9>;\n\t.reg .pred %%p<5>;\n", name)
+	fmt.Fprintf(&b, ".visible .entry %s(.param .u64 p, .param .u64 q)\n{\n\t.reg .b32 %%r<5>;\n\t.reg .b64 %%rd<9>;\n"+
+		"\t.reg .pred %%p<5>;\n", name)
 	for i, t := range append([]string{e.dst, e.dst}, e.src...) {
 		fmt.Fprintf(&b, "\t.reg .%s %%x%d;\n", regType(t), i)
 	}
-	b.WriteString("\tld.param.u64 %rd1, [p];\n\tld.param.u64 %rd2, [q];\n\tmov.u32 %r1, %tid.x;\n\tmov.u32 %r2, %ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n\tmad.lo.u32 %r1, %r2, %r3, %r1;\n")
-	b.WriteString("\tmul.wide.u32 %rd3, %r1, 32;\n\tadd.u64 %rd3, %rd1, %rd3;\n\tmul.wide.u32 %rd4, %r1, 16;\n\tadd.u64 %rd4, %rd2, %rd4;\n\tand.b32 %r2, %r1, 1;\n\tsetp.ne.u32 %p1, %r2, 0;\n")
+	b.WriteString("\tld.param.u64 %rd1, [p];\n\tld.param.u64 %rd2, [q];\n\tmov.u32 %r1, %tid.x;\n" +
+		"\tmov.u32 %r2, %ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n\tmad.lo.u32 %r1, %r2, %r3, %r1;\n")
+	b.WriteString("\tmul.wide.u32 %rd3, %r1, 32;\n\tadd.u64 %rd3, %rd1, %rd3;\n\tmul.wide.u32 %rd4, %r1, 16;\n" +
+		"\tadd.u64 %rd4, %rd2, %rd4;\n\tand.b32 %r2, %r1, 1;\n\tsetp.ne.u32 %p1, %r2, 0;\n")
 	args := ""
 	for i, t := range e.src {
 		if t == "pred" {
@@ -108,7 +111,8 @@ func check(t *testing.T, es []expectation, gen func(r *rand.Rand, e expectation)
 			}
 			out[j] = [2]uint64{}
 		}
-		d.run(in, fmt.Sprintf("k%d", i), LaunchConfig{Grid: dims(oracleThreads / 128), Block: dims(128), Params: params(p, q), Workers: 1})
+		d.run(in, fmt.Sprintf("k%d", i),
+			LaunchConfig{Grid: dims(oracleThreads / 128), Block: dims(128), Params: params(p, q), Workers: 1})
 		for j := range xs {
 			x := xs[j][:len(e.src)]
 			for k, got := range out[j] {
@@ -137,7 +141,8 @@ func check(t *testing.T, es []expectation, gen func(r *rand.Rand, e expectation)
 
 // intInput mixes edges and random numbers.
 func intInput(r *rand.Rand, w int) uint64 {
-	edges := []uint64{0, 1, 2, 3, ^uint64(0), 1 << (w - 1), 1<<(w-1) - 1, 1<<(w-1) + 1, 31, 32, 33, 63, 64, 65, 7, 8, 15, 16, 24, 0x80, 0x7f, 0xff, 1 << (w / 2), 1<<(w/2) - 1}
+	edges := []uint64{0, 1, 2, 3, ^uint64(0), 1 << (w - 1), 1<<(w-1) - 1, 1<<(w-1) + 1, 31, 32, 33, 63, 64, 65, 7, 8,
+		15, 16, 24, 0x80, 0x7f, 0xff, 1 << (w / 2), 1<<(w/2) - 1}
 	switch r.IntN(3) {
 	case 0:
 		return edges[r.IntN(len(edges))]
@@ -190,13 +195,14 @@ func TestIntegerArithmetic(t *testing.T) {
 	for _, typ := range []string{"u16", "s16", "u32", "s32", "u64", "s64"} {
 		w, signed := width(typ), typ[0] == 's'
 		add := func(inst string, args int, f func(x []num) num) {
-			es = append(es, expectation{inst: inst, dst: typ, src: []string{typ, typ, typ}[:args], want: func(x []uint64) uint64 {
-				v := make([]num, len(x))
-				for i := range x {
-					v[i] = bigOf(x[i], w, signed)
-				}
-				return wrapTo(f(v), w)
-			}})
+			es = append(es,
+				expectation{inst: inst, dst: typ, src: []string{typ, typ, typ}[:args], want: func(x []uint64) uint64 {
+					v := make([]num, len(x))
+					for i := range x {
+						v[i] = bigOf(x[i], w, signed)
+					}
+					return wrapTo(f(v), w)
+				}})
 		}
 		hi := func(v num) num { return n().Rsh(v, uint(w)) }
 		add("add."+typ, 2, func(x []num) num { return n().Add(x[0], x[1]) })
@@ -237,7 +243,8 @@ func TestIntegerArithmetic(t *testing.T) {
 		if typ == "s32" {
 			add("add.sat.s32", 2, func(x []num) num { return clampTo(n().Add(x[0], x[1]), 32, true) })
 			add("sub.sat.s32", 2, func(x []num) num { return clampTo(n().Sub(x[0], x[1]), 32, true) })
-			add("mad.hi.sat.s32", 3, func(x []num) num { return clampTo(n().Add(hi(n().Mul(x[0], x[1])), x[2]), 32, true) })
+			add("mad.hi.sat.s32", 3,
+				func(x []num) num { return clampTo(n().Add(hi(n().Mul(x[0], x[1])), x[2]), 32, true) })
 			add("min.relu.s32", 2, func(x []num) num {
 				v := x[0]
 				if x[1].Cmp(v) < 0 {
@@ -253,36 +260,43 @@ func TestIntegerArithmetic(t *testing.T) {
 			wide := fmt.Sprintf("%c%d", typ[0], 2*w)
 			for _, args := range []int{2, 3} {
 				op := []string{"mul", "mad"}[args-2]
-				es = append(es, expectation{inst: op + ".wide." + typ, dst: wide, src: []string{typ, typ, wide}[:args], want: func(x []uint64) uint64 {
-					v := n().Mul(bigOf(x[0], w, signed), bigOf(x[1], w, signed))
-					if args == 3 {
-						v.Add(v, bigOf(x[2], 2*w, signed))
-					}
-					return wrapTo(v, 2*w)
-				}})
+				es = append(es, expectation{inst: op + ".wide." + typ, dst: wide, src: []string{typ, typ, wide}[:args],
+					want: func(x []uint64) uint64 {
+						v := n().Mul(bigOf(x[0], w, signed), bigOf(x[1], w, signed))
+						if args == 3 {
+							v.Add(v, bigOf(x[2], 2*w, signed))
+						}
+						return wrapTo(v, 2*w)
+					}})
 			}
 		}
 		// Shifts: the amount is an unsigned 32-bit number, clamped.
-		es = append(es, expectation{inst: "shr." + typ, dst: typ, src: []string{typ, "b32"}, want: func(x []uint64) uint64 {
-			return wrapTo(n().Rsh(bigOf(x[0], w, signed), uint(min(x[1], 200))), w)
-		}})
+		es = append(es,
+			expectation{inst: "shr." + typ, dst: typ, src: []string{typ, "b32"}, want: func(x []uint64) uint64 {
+				return wrapTo(n().Rsh(bigOf(x[0], w, signed), uint(min(x[1], 200))), w)
+			}})
 		if !signed {
-			es = append(es, expectation{inst: fmt.Sprintf("shl.b%d", w), dst: typ, src: []string{typ, "b32"}, want: func(x []uint64) uint64 {
-				return wrapTo(n().Lsh(bigOf(x[0], w, false), uint(min(x[1], 200))), w)
-			}})
-			for name, f := range map[string]func(z, x, y *big.Int) *big.Int{"and": (*big.Int).And, "or": (*big.Int).Or, "xor": (*big.Int).Xor} {
-				es = append(es, expectation{inst: fmt.Sprintf("%s.b%d", name, w), dst: typ, src: []string{typ, typ}, want: func(x []uint64) uint64 {
-					return wrapTo(f(n(), bigOf(x[0], w, false), bigOf(x[1], w, false)), w)
+			es = append(es, expectation{inst: fmt.Sprintf("shl.b%d", w), dst: typ, src: []string{typ, "b32"},
+				want: func(x []uint64) uint64 {
+					return wrapTo(n().Lsh(bigOf(x[0], w, false), uint(min(x[1], 200))), w)
 				}})
+			for name, f := range map[string]func(z, x, y *big.Int) *big.Int{"and": (*big.Int).And,
+				"or": (*big.Int).Or, "xor": (*big.Int).Xor} {
+				es = append(es, expectation{inst: fmt.Sprintf("%s.b%d", name, w), dst: typ, src: []string{typ, typ},
+					want: func(x []uint64) uint64 {
+						return wrapTo(f(n(), bigOf(x[0], w, false), bigOf(x[1], w, false)), w)
+					}})
 			}
-			es = append(es, expectation{inst: fmt.Sprintf("not.b%d", w), dst: typ, src: []string{typ}, want: func(x []uint64) uint64 {
-				return wrapTo(n().Not(bigOf(x[0], w, false)), w)
-			}}, expectation{inst: fmt.Sprintf("cnot.b%d", w), dst: typ, src: []string{typ}, want: func(x []uint64) uint64 {
-				if x[0] == 0 {
-					return 1
-				}
-				return 0
-			}})
+			es = append(es, expectation{inst: fmt.Sprintf("not.b%d", w), dst: typ, src: []string{typ},
+				want: func(x []uint64) uint64 {
+					return wrapTo(n().Not(bigOf(x[0], w, false)), w)
+				}}, expectation{inst: fmt.Sprintf("cnot.b%d", w), dst: typ, src: []string{typ},
+				want: func(x []uint64) uint64 {
+					if x[0] == 0 {
+						return 1
+					}
+					return 0
+				}})
 		}
 	}
 	for _, typ := range []string{"u32", "s32"} {
@@ -290,29 +304,34 @@ func TestIntegerArithmetic(t *testing.T) {
 		low := func(x uint64) num { return bigOf(x, 24, signed) }
 		for _, mode := range []string{"lo", "hi"} {
 			shift := map[string]uint{"lo": 0, "hi": 16}[mode]
-			es = append(es, expectation{inst: "mul24." + mode + "." + typ, dst: typ, src: []string{typ, typ}, want: func(x []uint64) uint64 {
-				return wrapTo(n().Rsh(n().Mul(low(x[0]), low(x[1])), shift), 32)
-			}}, expectation{inst: "mad24." + mode + "." + typ, dst: typ, src: []string{typ, typ, typ}, want: func(x []uint64) uint64 {
-				return wrapTo(n().Add(n().Rsh(n().Mul(low(x[0]), low(x[1])), shift), bigOf(x[2], 32, signed)), 32)
-			}})
+			es = append(es, expectation{inst: "mul24." + mode + "." + typ, dst: typ, src: []string{typ, typ},
+				want: func(x []uint64) uint64 {
+					return wrapTo(n().Rsh(n().Mul(low(x[0]), low(x[1])), shift), 32)
+				}}, expectation{inst: "mad24." + mode + "." + typ, dst: typ, src: []string{typ, typ, typ},
+				want: func(x []uint64) uint64 {
+					return wrapTo(n().Add(n().Rsh(n().Mul(low(x[0]), low(x[1])), shift), bigOf(x[2], 32, signed)), 32)
+				}})
 		}
 		for _, typ2 := range []string{"u32", "s32"} {
 			signed2 := typ2[0] == 's'
-			es = append(es, expectation{inst: "dp4a." + typ + "." + typ2, dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
-				v := bigOf(x[2], 32, signed || signed2)
-				for i := range 4 {
-					v = n().Add(v, n().Mul(bigOf(x[0]>>(8*i), 8, signed), bigOf(x[1]>>(8*i), 8, signed2)))
-				}
-				return wrapTo(v, 32)
-			}})
-			for k, mode := range []string{"lo", "hi"} {
-				es = append(es, expectation{inst: "dp2a." + mode + "." + typ + "." + typ2, dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
+			es = append(es, expectation{inst: "dp4a." + typ + "." + typ2, dst: "b32",
+				src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
 					v := bigOf(x[2], 32, signed || signed2)
-					for i := range 2 {
-						v = n().Add(v, n().Mul(bigOf(x[0]>>(16*i), 16, signed), bigOf(x[1]>>(8*(i+2*k)), 8, signed2)))
+					for i := range 4 {
+						v = n().Add(v, n().Mul(bigOf(x[0]>>(8*i), 8, signed), bigOf(x[1]>>(8*i), 8, signed2)))
 					}
 					return wrapTo(v, 32)
 				}})
+			for k, mode := range []string{"lo", "hi"} {
+				es = append(es, expectation{inst: "dp2a." + mode + "." + typ + "." + typ2, dst: "b32",
+					src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
+						v := bigOf(x[2], 32, signed || signed2)
+						for i := range 2 {
+							v = n().Add(v,
+								n().Mul(bigOf(x[0]>>(16*i), 16, signed), bigOf(x[1]>>(8*(i+2*k)), 8, signed2)))
+						}
+						return wrapTo(v, 32)
+					}})
 			}
 		}
 	}
@@ -325,7 +344,8 @@ func TestBitManipulation(t *testing.T) {
 		b := fmt.Sprintf("b%d", w)
 		bit := func(x uint64, i int) uint64 { return x >> i & 1 }
 		one := func(inst, dst string, f func(x uint64) uint64) {
-			es = append(es, expectation{inst: inst, dst: dst, src: []string{b}, want: func(x []uint64) uint64 { return f(x[0]) }})
+			es = append(es,
+				expectation{inst: inst, dst: dst, src: []string{b}, want: func(x []uint64) uint64 { return f(x[0]) }})
 		}
 		one("popc."+b, "b32", func(x uint64) (n uint64) {
 			for i := range w {
@@ -369,129 +389,137 @@ func TestBitManipulation(t *testing.T) {
 					return 0xffffffff
 				})
 			}
-			es = append(es, expectation{inst: "bfe." + typ, dst: b, src: []string{b, "b32", "b32"}, want: func(x []uint64) (d uint64) {
-				// The ISA's own pseudocode.
-				msb := w - 1
-				pos, n := fieldOf(x[1], x[2], w)
-				var s uint64
-				if sign == "s" && n != 0 {
-					s = bit(x[0], min(pos+n-1, msb))
-				}
-				for i := 0; i <= msb; i++ {
-					v := s
-					if i < n && pos+i <= msb {
-						v = bit(x[0], pos+i)
+			es = append(es, expectation{inst: "bfe." + typ, dst: b, src: []string{b, "b32", "b32"},
+				want: func(x []uint64) (d uint64) {
+					// The ISA's own pseudocode.
+					msb := w - 1
+					pos, n := fieldOf(x[1], x[2], w)
+					var s uint64
+					if sign == "s" && n != 0 {
+						s = bit(x[0], min(pos+n-1, msb))
 					}
-					d |= v << i
-				}
-				return d
-			}})
+					for i := 0; i <= msb; i++ {
+						v := s
+						if i < n && pos+i <= msb {
+							v = bit(x[0], pos+i)
+						}
+						d |= v << i
+					}
+					return d
+				}})
 		}
-		es = append(es, expectation{inst: "bfi." + b, dst: b, src: []string{b, b, "b32", "b32"}, want: func(x []uint64) uint64 {
-			pos, n := fieldOf(x[2], x[3], w)
-			f := x[1]
-			for i := 0; i < n && pos+i < w; i++ {
-				f = f&^(1<<(pos+i)) | bit(x[0], i)<<(pos+i)
-			}
-			return f
-		}})
+		es = append(es,
+			expectation{inst: "bfi." + b, dst: b, src: []string{b, b, "b32", "b32"}, want: func(x []uint64) uint64 {
+				pos, n := fieldOf(x[2], x[3], w)
+				f := x[1]
+				for i := 0; i < n && pos+i < w; i++ {
+					f = f&^(1<<(pos+i)) | bit(x[0], i)<<(pos+i)
+				}
+				return f
+			}})
 	}
 	for _, mode := range []string{"f4e", "b4e", "rc8", "ecl", "ecr", "rc16", ""} {
 		inst := "prmt.b32"
 		if mode != "" {
 			inst += "." + mode
 		}
-		es = append(es, expectation{inst: inst, dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) (d uint64) {
-			v := x[1]<<32 | x[0]
-			for i := range 4 {
-				c := int(x[2] & 3)
-				var k int
-				switch mode {
-				case "":
-					sel := int(x[2] >> (4 * i) & 15)
-					by := v >> (8 * (sel & 7)) & 0xff
-					if sel&8 != 0 {
-						by = by >> 7 * 0xff
+		es = append(es,
+			expectation{inst: inst, dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) (d uint64) {
+				v := x[1]<<32 | x[0]
+				for i := range 4 {
+					c := int(x[2] & 3)
+					var k int
+					switch mode {
+					case "":
+						sel := int(x[2] >> (4 * i) & 15)
+						by := v >> (8 * (sel & 7)) & 0xff
+						if sel&8 != 0 {
+							by = by >> 7 * 0xff
+						}
+						d |= by << (8 * i)
+						continue
+					case "f4e":
+						k = c + i
+					case "b4e":
+						k = (c - i) & 7
+					case "rc8":
+						k = c
+					case "ecl":
+						k = max(c, i)
+					case "ecr":
+						k = min(c, i)
+					case "rc16":
+						k = c&1*2 + i&1
 					}
-					d |= by << (8 * i)
-					continue
-				case "f4e":
-					k = c + i
-				case "b4e":
-					k = (c - i) & 7
-				case "rc8":
-					k = c
-				case "ecl":
-					k = max(c, i)
-				case "ecr":
-					k = min(c, i)
-				case "rc16":
-					k = c&1*2 + i&1
+					d |= v >> (8 * k) & 0xff << (8 * i)
 				}
-				d |= v >> (8 * k) & 0xff << (8 * i)
-			}
-			return d
-		}})
+				return d
+			}})
 	}
 	for _, dir := range []string{"l", "r"} {
 		for _, mode := range []string{"clamp", "wrap"} {
-			es = append(es, expectation{inst: "shf." + dir + "." + mode + ".b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
-				n := x[2] & 31
-				if mode == "clamp" {
-					n = min(x[2], 32)
-				}
-				if dir == "l" {
-					return (x[1]<<n | x[0]>>(32-n)) & 0xffffffff
-				}
-				return (x[1]<<(32-n) | x[0]>>n) & 0xffffffff
-			}})
+			es = append(es, expectation{inst: "shf." + dir + "." + mode + ".b32", dst: "b32",
+				src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
+					n := x[2] & 31
+					if mode == "clamp" {
+						n = min(x[2], 32)
+					}
+					if dir == "l" {
+						return (x[1]<<n | x[0]>>(32-n)) & 0xffffffff
+					}
+					return (x[1]<<(32-n) | x[0]>>n) & 0xffffffff
+				}})
 		}
 	}
 	for _, lut := range []int{0x00, 0xff, 0xc0, 0xfc, 0x3c, 0x96, 0xe8, 0xca, 0x1b, 0x80, 0xfe, 0x2d} {
-		es = append(es, expectation{inst: "lop3.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, tail: fmt.Sprintf(", %d", lut), want: func(x []uint64) (d uint64) {
-			for i := range 32 {
-				k := x[0]>>i&1<<2 | x[1]>>i&1<<1 | x[2]>>i&1
-				d |= uint64(lut) >> k & 1 << i
-			}
-			return d
-		}})
-	}
-	es = append(es, expectation{inst: "fns.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
-		// The ISA's own pseudocode.
-		mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
-		switch {
-		case offset == math.MinInt32:
-			return 0 // H200, driver 580.159, measured
-		case base > 31:
-			return 0xffffffff
-		}
-		inc, count, n := int64(1), offset-1, int64(0)
-		if offset == 0 {
-			if mask>>base&1 != 0 {
-				return uint64(base)
-			}
-			return 0xffffffff
-		}
-		if offset < 0 {
-			inc, count = -1, -offset-1
-		}
-		for pos := base; pos >= 0 && pos < 32; pos += inc {
-			if mask>>pos&1 != 0 {
-				if n == count {
-					return uint64(pos)
+		es = append(es, expectation{inst: "lop3.b32", dst: "b32", src: []string{"b32", "b32", "b32"},
+			tail: fmt.Sprintf(", %d", lut), want: func(x []uint64) (d uint64) {
+				for i := range 32 {
+					k := x[0]>>i&1<<2 | x[1]>>i&1<<1 | x[2]>>i&1
+					d |= uint64(lut) >> k & 1 << i
 				}
-				n++
+				return d
+			}})
+	}
+	es = append(es,
+		expectation{inst: "fns.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
+			// The ISA's own pseudocode.
+			mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
+			switch {
+			case offset == math.MinInt32:
+				return 0 // H200, driver 580.159, measured
+			case base > 31:
+				return 0xffffffff
 			}
-		}
-		return 0xffffffff
-	}})
+			inc, count, n := int64(1), offset-1, int64(0)
+			if offset == 0 {
+				if mask>>base&1 != 0 {
+					return uint64(base)
+				}
+				return 0xffffffff
+			}
+			if offset < 0 {
+				inc, count = -1, -offset-1
+			}
+			for pos := base; pos >= 0 && pos < 32; pos += inc {
+				if mask>>pos&1 != 0 {
+					if n == count {
+						return uint64(pos)
+					}
+					n++
+				}
+			}
+			return 0xffffffff
+		}})
 	check(t, es, genInt)
 }
 
 func TestIntegerCompare(t *testing.T) {
 	var es []expectation
-	ops := map[string]func(c int) bool{"eq": func(c int) bool { return c == 0 }, "ne": func(c int) bool { return c != 0 }, "lt": func(c int) bool { return c < 0 },
-		"le": func(c int) bool { return c <= 0 }, "gt": func(c int) bool { return c > 0 }, "ge": func(c int) bool { return c >= 0 }}
+	ops := map[string]func(c int) bool{"eq": func(c int) bool { return c == 0 },
+		"ne": func(c int) bool { return c != 0 }, "lt": func(c int) bool { return c < 0 },
+		"le": func(c int) bool { return c <= 0 }, "gt": func(c int) bool { return c > 0 },
+		"ge": func(c int) bool { return c >= 0 }}
 	alias := map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 	for _, typ := range []string{"u16", "s16", "u32", "s32", "u64", "s64", "b16", "b32", "b64"} {
 		w, signed := width(typ), typ[0] == 's'
@@ -507,7 +535,8 @@ func TestIntegerCompare(t *testing.T) {
 				continue
 			}
 			f := func(x []uint64) bool { return ops[name](bigOf(x[0], w, signed).Cmp(bigOf(x[1], w, signed))) }
-			es = append(es, expectation{inst: "setp." + op + "." + typ, dst: "pred", src: []string{typ, typ}, want: func(x []uint64) uint64 { return number.FromBool(f(x)) }})
+			es = append(es, expectation{inst: "setp." + op + "." + typ, dst: "pred", src: []string{typ, typ},
+				want: func(x []uint64) uint64 { return number.FromBool(f(x)) }})
 			for _, c := range []string{"and", "or", "xor"} {
 				g := func(x []uint64) bool {
 					switch p := x[2] != 0; c {
@@ -519,12 +548,16 @@ func TestIntegerCompare(t *testing.T) {
 						return f(x) != p
 					}
 				}
-				es = append(es, expectation{inst: "setp." + op + "." + c + "." + typ, dst: "pred", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return number.FromBool(g(x)) }})
+				es = append(es, expectation{inst: "setp." + op + "." + c + "." + typ, dst: "pred",
+					src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return number.FromBool(g(x)) }})
 				if op == "lt" {
-					es = append(es, expectation{inst: "set." + op + "." + c + ".u32." + typ, dst: "b32", src: []string{typ, typ, "pred"}, want: func(x []uint64) uint64 { return number.FromBool(g(x)) * 0xffffffff }})
+					es = append(es, expectation{inst: "set." + op + "." + c + ".u32." + typ, dst: "b32",
+						src:  []string{typ, typ, "pred"},
+						want: func(x []uint64) uint64 { return number.FromBool(g(x)) * 0xffffffff }})
 				}
 			}
-			es = append(es, expectation{inst: "set." + op + ".f32." + typ, dst: "b32", src: []string{typ, typ}, want: func(x []uint64) uint64 { return number.FromBool(f(x)) * 0x3f800000 }})
+			es = append(es, expectation{inst: "set." + op + ".f32." + typ, dst: "b32", src: []string{typ, typ},
+				want: func(x []uint64) uint64 { return number.FromBool(f(x)) * 0x3f800000 }})
 		}
 	}
 	check(t, es, genInt)
@@ -728,13 +761,15 @@ func (f floatFormat) sat(x uint64) uint64 {
 // floatInput mixes special numbers, numbers near each other and any bits.
 func floatInput(r *rand.Rand, f floatFormat) uint64 {
 	one := uint64(f.bias()) << f.m
-	edges := []uint64{0, 1, 2, 1<<f.m - 1, 1 << f.m, 1<<f.m + 1, one, one - 1, one + 1, one + 1<<f.m, f.inf() - 1, f.inf(), f.inf() + 1, f.inf() | 1<<(f.m-1), f.inf() - 1<<f.m, one - uint64(f.m)<<f.m, one + uint64(f.m)<<f.m}
+	edges := []uint64{0, 1, 2, 1<<f.m - 1, 1 << f.m, 1<<f.m + 1, one, one - 1, one + 1, one + 1<<f.m, f.inf() - 1,
+		f.inf(), f.inf() + 1, f.inf() | 1<<(f.m-1), f.inf() - 1<<f.m, one - uint64(f.m)<<f.m, one + uint64(f.m)<<f.m}
 	sign := uint64(r.IntN(2)) * f.signBit()
 	switch r.IntN(4) {
 	case 0:
 		return sign | edges[r.IntN(len(edges))]
 	case 1: // few bits, moderate exponent
-		return sign | (one+uint64(r.IntN(9))<<f.m-4<<f.m)&^(1<<f.m-1) | r.Uint64()&(1<<f.m-1)>>r.IntN(f.m)<<r.IntN(f.m)&(1<<f.m-1)
+		return sign | (one+uint64(r.IntN(9))<<f.m-4<<f.m)&^(1<<f.m-1) |
+			r.Uint64()&(1<<f.m-1)>>r.IntN(f.m)<<r.IntN(f.m)&(1<<f.m-1)
 	case 2:
 		return sign | (one + uint64(r.IntN(2*f.m))<<f.m - uint64(f.m)<<f.m) | r.Uint64()&(1<<f.m-1)
 	}
@@ -789,8 +824,8 @@ func (v variant) String() string {
 	return s
 }
 
-// flushed is .ftz of a result d of an operation on x: it is subnormal if it is so before its exponent is limited (H200, driver 580.159,
-// measured), which computing in a format with a wider exponent shows.
+// flushed is .ftz of a result d of an operation on x: it is subnormal if it is so before its exponent is limited (H200,
+// driver 580.159, measured), which computing in a format with a wider exponent shows.
 func (f floatFormat) flushed(op string, d uint64, x []uint64, mode string) uint64 {
 	if d&^f.signBit() != 1<<f.m {
 		return f.flush(d)
@@ -848,7 +883,8 @@ func integerOfNaN(from floatFormat, w int) uint64 {
 	return 0
 }
 
-// fieldOf are position and length of a bit field: 8 bits of them count for 32-bit numbers, all for 64-bit ones (H200, driver 580.159, measured).
+// fieldOf are position and length of a bit field: 8 bits of them count for 32-bit numbers, all for 64-bit ones (H200,
+// driver 580.159, measured).
 func fieldOf(pos, n uint64, w int) (int, int) {
 	if w == 32 {
 		return int(pos & 0xff), int(n & 0xff)
@@ -891,7 +927,8 @@ func TestFloatArithmetic(t *testing.T) {
 							}
 							return d
 						}
-						e := expectation{inst: op + v.String() + "." + f.name, dst: f.name, src: []string{f.name, f.name, f.name}[:args]}
+						e := expectation{inst: op + v.String() + "." + f.name, dst: f.name,
+							src: []string{f.name, f.name, f.name}[:args]}
 						if f.name == "f64" {
 							// NaN payloads: any NaN will do where one is due.
 							e.ok = func(x []uint64, got uint64) string {
@@ -906,7 +943,8 @@ func TestFloatArithmetic(t *testing.T) {
 						}
 						es = append(es, e)
 						if f.m < 20 { // the packed form
-							es = append(es, expectation{inst: op + v.String() + "." + f.name + "x2", dst: "b32", src: []string{f.name + "x2", f.name + "x2", f.name + "x2"}[:args],
+							es = append(es, expectation{inst: op + v.String() + "." + f.name + "x2", dst: "b32",
+								src: []string{f.name + "x2", f.name + "x2", f.name + "x2"}[:args],
 								want: func(x []uint64) uint64 {
 									lo, hi := make([]uint64, args), make([]uint64, args)
 									for i := range x {
@@ -925,11 +963,13 @@ func TestFloatArithmetic(t *testing.T) {
 						if f.m < 20 && !sat {
 							w := v
 							w.relu = true
-							add("fma", w, 3, func(x []uint64) uint64 { return f.exactSum(x[0], x[1], x[2], true, mode) })
+							add("fma", w, 3,
+								func(x []uint64) uint64 { return f.exactSum(x[0], x[1], x[2], true, mode) })
 						}
 						if f.m > 20 && !sat {
 							add("div", v, 2, func(x []uint64) uint64 { return f.quotient(x[0], x[1], mode) })
-							add("rcp", v, 1, func(x []uint64) uint64 { return f.quotient(uint64(f.bias())<<f.m, x[0], mode) })
+							add("rcp", v, 1,
+								func(x []uint64) uint64 { return f.quotient(uint64(f.bias())<<f.m, x[0], mode) })
 							add("sqrt", v, 1, func(x []uint64) uint64 { return f.root(x[0], mode) })
 						}
 					}
@@ -997,19 +1037,20 @@ func TestFloatMinMax(t *testing.T) {
 			}
 		}
 		for _, op := range []string{"abs", "neg"} {
-			es = append(es, expectation{inst: op + "." + f.name, dst: f.name, src: []string{f.name}, want: func(x []uint64) uint64 {
-				d := x[0] &^ f.signBit()
-				if op == "neg" {
-					d = x[0] ^ f.signBit()
-				}
-				switch {
-				case f.isNaN(d) && f.name == "f64":
-					return x[0] | 1<<51 // H200, driver 580.159, measured
-				case f.isNaN(d):
-					return f.nan
-				}
-				return d
-			}})
+			es = append(es,
+				expectation{inst: op + "." + f.name, dst: f.name, src: []string{f.name}, want: func(x []uint64) uint64 {
+					d := x[0] &^ f.signBit()
+					if op == "neg" {
+						d = x[0] ^ f.signBit()
+					}
+					switch {
+					case f.isNaN(d) && f.name == "f64":
+						return x[0] | 1<<51 // H200, driver 580.159, measured
+					case f.isNaN(d):
+						return f.nan
+					}
+					return d
+				}})
 		}
 	}
 	check(t, es, genFloat)
@@ -1022,7 +1063,8 @@ func TestFloatCompare(t *testing.T) {
 			if ftz && (f.name == "f64" || f.name == "bf16") {
 				continue
 			}
-			for _, op := range []string{"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"} {
+			for _, op := range []string{"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu",
+				"gtu", "geu", "num", "nan"} {
 				want := func(x []uint64) bool {
 					a, b := x[0], x[1]
 					if ftz {
@@ -1067,8 +1109,10 @@ func TestFloatCompare(t *testing.T) {
 				if ftz {
 					mod += ".ftz"
 				}
-				es = append(es, expectation{inst: "setp" + mod + "." + f.name, dst: "pred", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return number.FromBool(want(x)) }},
-					expectation{inst: "set" + mod + ".u32." + f.name, dst: "b32", src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return number.FromBool(want(x)) * 0xffffffff }})
+				es = append(es, expectation{inst: "setp" + mod + "." + f.name, dst: "pred",
+					src: []string{f.name, f.name}, want: func(x []uint64) uint64 { return number.FromBool(want(x)) }},
+					expectation{inst: "set" + mod + ".u32." + f.name, dst: "b32", src: []string{f.name, f.name},
+						want: func(x []uint64) uint64 { return number.FromBool(want(x)) * 0xffffffff }})
 			}
 		}
 	}
@@ -1093,57 +1137,60 @@ func TestConvert(t *testing.T) {
 	for _, from := range ints {
 		for _, to := range ints {
 			for _, sat := range []string{"", ".sat"} {
-				es = append(es, expectation{inst: "cvt" + sat + "." + to + "." + from, dst: holder(to), src: []string{holder(from)}, ok: func(x []uint64, got uint64) string {
-					v := bigOf(x[0], bitsOf(from), from[0] == 's')
-					if sat != "" {
-						v = clampTo(v, bitsOf(to), to[0] == 's')
-					}
-					if want := wrapTo(v, bitsOf(to)); got&(^uint64(0)>>(64-bitsOf(to))) != want {
-						return fmt.Sprintf("want %#x", want)
-					}
-					return ""
-				}})
-			}
-		}
-		for _, f := range []floatFormat{binary16, brain16, binary32, binary64} {
-			for _, mode := range []string{"rn", "rz", "rm", "rp"} {
-				es = append(es, expectation{inst: "cvt." + mode + "." + f.name + "." + from, dst: f.name, src: []string{holder(from)}, want: func(x []uint64) uint64 {
-					v := bigOf(x[0], bitsOf(from), from[0] == 's')
-					if v.Sign() == 0 {
-						return 0
-					}
-					return f.round(new(big.Rat).SetInt(v), mode, false)
-				}})
-				for _, ftz := range []string{"", ".ftz"} {
-					if ftz != "" && f.name != "f32" {
-						continue
-					}
-					es = append(es, expectation{inst: "cvt." + mode + "i" + ftz + "." + from + "." + f.name, dst: holder(from), src: []string{f.name}, ok: func(x []uint64, got uint64) string {
-						w, signed := bitsOf(from), from[0] == 's'
-						a := x[0]
-						if ftz != "" {
-							a = f.flush(a)
+				es = append(es, expectation{inst: "cvt" + sat + "." + to + "." + from, dst: holder(to),
+					src: []string{holder(from)}, ok: func(x []uint64, got uint64) string {
+						v := bigOf(x[0], bitsOf(from), from[0] == 's')
+						if sat != "" {
+							v = clampTo(v, bitsOf(to), to[0] == 's')
 						}
-						v := new(big.Int)
-						switch {
-						case f.isNaN(a):
-						case f.isInf(a):
-							v.Lsh(big.NewInt(1), 100)
-							if f.neg(a) {
-								v.Neg(v)
-							}
-						default:
-							v = roundRat(f.rat(a), mode)
-						}
-						want := wrapTo(clampTo(v, w, signed), w)
-						if f.isNaN(a) {
-							want = integerOfNaN(f, w)
-						}
-						if got&(^uint64(0)>>(64-w)) != want {
+						if want := wrapTo(v, bitsOf(to)); got&(^uint64(0)>>(64-bitsOf(to))) != want {
 							return fmt.Sprintf("want %#x", want)
 						}
 						return ""
 					}})
+			}
+		}
+		for _, f := range []floatFormat{binary16, brain16, binary32, binary64} {
+			for _, mode := range []string{"rn", "rz", "rm", "rp"} {
+				es = append(es, expectation{inst: "cvt." + mode + "." + f.name + "." + from, dst: f.name,
+					src: []string{holder(from)}, want: func(x []uint64) uint64 {
+						v := bigOf(x[0], bitsOf(from), from[0] == 's')
+						if v.Sign() == 0 {
+							return 0
+						}
+						return f.round(new(big.Rat).SetInt(v), mode, false)
+					}})
+				for _, ftz := range []string{"", ".ftz"} {
+					if ftz != "" && f.name != "f32" {
+						continue
+					}
+					es = append(es, expectation{inst: "cvt." + mode + "i" + ftz + "." + from + "." + f.name,
+						dst: holder(from), src: []string{f.name}, ok: func(x []uint64, got uint64) string {
+							w, signed := bitsOf(from), from[0] == 's'
+							a := x[0]
+							if ftz != "" {
+								a = f.flush(a)
+							}
+							v := new(big.Int)
+							switch {
+							case f.isNaN(a):
+							case f.isInf(a):
+								v.Lsh(big.NewInt(1), 100)
+								if f.neg(a) {
+									v.Neg(v)
+								}
+							default:
+								v = roundRat(f.rat(a), mode)
+							}
+							want := wrapTo(clampTo(v, w, signed), w)
+							if f.isNaN(a) {
+								want = integerOfNaN(f, w)
+							}
+							if got&(^uint64(0)>>(64-w)) != want {
+								return fmt.Sprintf("want %#x", want)
+							}
+							return ""
+						}})
 				}
 			}
 		}
@@ -1208,12 +1255,13 @@ func TestConvert(t *testing.T) {
 							}
 							return d
 						}
-						es = append(es, expectation{inst: "cvt" + m + ftz + sat + "." + to.name + "." + from.name, dst: to.name, src: []string{from.name}, ok: func(x []uint64, got uint64) string {
-							if w := want(x); got != w && !(to.name == "f64" && to.isNaN(w) && to.isNaN(got)) {
-								return fmt.Sprintf("want %#x", w)
-							}
-							return ""
-						}})
+						es = append(es, expectation{inst: "cvt" + m + ftz + sat + "." + to.name + "." + from.name,
+							dst: to.name, src: []string{from.name}, ok: func(x []uint64, got uint64) string {
+								if w := want(x); got != w && !(to.name == "f64" && to.isNaN(w) && to.isNaN(got)) {
+									return fmt.Sprintf("want %#x", w)
+								}
+								return ""
+							}})
 					}
 				}
 			}
@@ -1222,27 +1270,28 @@ func TestConvert(t *testing.T) {
 	for _, f := range []floatFormat{binary16, brain16} {
 		for _, mode := range []string{"rn", "rz"} {
 			for _, relu := range []string{"", ".relu"} {
-				es = append(es, expectation{inst: "cvt." + mode + relu + "." + f.name + "x2.f32", dst: "b32", src: []string{"f32", "f32"}, want: func(x []uint64) uint64 {
-					one := func(a uint64) uint64 {
-						var d uint64
-						switch {
-						case binary32.isNaN(a):
-							return f.nan
-						case binary32.isInf(a):
-							d = f.inf()
-						case !binary32.zero(a):
-							d = f.round(new(big.Rat).Abs(binary32.rat(a)), mode, false)
-						}
-						if binary32.neg(a) {
-							if relu != "" {
-								return 0
+				es = append(es, expectation{inst: "cvt." + mode + relu + "." + f.name + "x2.f32", dst: "b32",
+					src: []string{"f32", "f32"}, want: func(x []uint64) uint64 {
+						one := func(a uint64) uint64 {
+							var d uint64
+							switch {
+							case binary32.isNaN(a):
+								return f.nan
+							case binary32.isInf(a):
+								d = f.inf()
+							case !binary32.zero(a):
+								d = f.round(new(big.Rat).Abs(binary32.rat(a)), mode, false)
 							}
-							d |= f.signBit()
+							if binary32.neg(a) {
+								if relu != "" {
+									return 0
+								}
+								d |= f.signBit()
+							}
+							return d
 						}
-						return d
-					}
-					return one(x[0])<<16 | one(x[1])
-				}})
+						return one(x[0])<<16 | one(x[1])
+					}})
 			}
 		}
 	}
@@ -1276,22 +1325,23 @@ func roundRat(r *big.Rat, mode string) *big.Int {
 func TestApproximate(t *testing.T) {
 	var es []expectation
 	add := func(inst string, rel, abs float64, f func(a, b float64) float64, args int) {
-		es = append(es, expectation{inst: inst, dst: "f32", src: []string{"f32", "f32"}[:args], ok: func(x []uint64, got uint64) string {
-			a := float64(number.F32(x[0]))
-			b := 0.0
-			if args > 1 {
-				b = float64(number.F32(x[1]))
-			}
-			want := float64(float32(f(a, b)))
-			g := float64(number.F32(got))
-			if want == g || want != want && got == number.NaN32 {
-				return ""
-			}
-			if math.Abs(g-want) <= math.Abs(want)*rel+abs {
-				return ""
-			}
-			return fmt.Sprintf("%v(%v) = %v, want %v", inst, a, g, want)
-		}})
+		es = append(es, expectation{inst: inst, dst: "f32", src: []string{"f32", "f32"}[:args],
+			ok: func(x []uint64, got uint64) string {
+				a := float64(number.F32(x[0]))
+				b := 0.0
+				if args > 1 {
+					b = float64(number.F32(x[1]))
+				}
+				want := float64(float32(f(a, b)))
+				g := float64(number.F32(got))
+				if want == g || want != want && got == number.NaN32 {
+					return ""
+				}
+				if math.Abs(g-want) <= math.Abs(want)*rel+abs {
+					return ""
+				}
+				return fmt.Sprintf("%v(%v) = %v, want %v", inst, a, g, want)
+			}})
 	}
 	const u = 0x1p-23
 	add("rcp.approx.f32", u, 0, func(a, _ float64) float64 { return 1 / a }, 1)
@@ -1368,9 +1418,11 @@ func TestCarryChain(t *testing.T) {
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(uint32(len(xs))), Params: params(p, q)})
 	for i, got := range view[[4]uint64](d, q, len(xs)) {
 		x := xs[i]
-		sum := new(big.Int).Add(new(big.Int).Add(new(big.Int).SetUint64(x[0]), new(big.Int).Lsh(new(big.Int).SetUint64(x[1]), 64)),
+		sum := new(big.Int).Add(new(big.Int).Add(new(big.Int).SetUint64(x[0]),
+			new(big.Int).Lsh(new(big.Int).SetUint64(x[1]), 64)),
 			new(big.Int).Add(new(big.Int).SetUint64(x[2]), new(big.Int).Lsh(new(big.Int).SetUint64(x[3]), 64)))
-		want := [4]uint64{x[0] + x[2], x[0] - x[2], uint64(uint32(x[0]))*uint64(uint32(x[2])) + x[1], uint64(sum.Bit(128))}
+		want := [4]uint64{x[0] + x[2], x[0] - x[2],
+			uint64(uint32(x[0]))*uint64(uint32(x[2])) + x[1], uint64(sum.Bit(128))}
 		if got != want {
 			t.Fatalf("%#x: %#x, want %#x", x, got, want)
 		}

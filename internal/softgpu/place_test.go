@@ -25,7 +25,8 @@ func TestRefusalsHavePlaces(t *testing.T) {
 		"mov.b32 %r1, {%r1, %r2, %r1};":                "10:2: mov.b32",
 		"cp.async.ca.shared.global [%r1], [%rd1], 12;": "10:2: cp.async.ca.shared.global",
 	} {
-		m, err := ptx.Parse("place.ptx", []byte(header+".visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %r<4>;\n\t.reg .b64 %rd<4>;\n\t.reg .pred %p<2>;\n\n\t"+body+"\n\tret;\n}\n"))
+		m, err := ptx.Parse("place.ptx", []byte(header+".visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %r<4>;\n"+
+			"\t.reg .b64 %rd<4>;\n\t.reg .pred %p<2>;\n\n\t"+body+"\n\tret;\n}\n"))
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 			continue

@@ -79,7 +79,8 @@ func TestPrefix(t *testing.T) {
 	}
 	// All of it, in a random order: every block runs once.
 	if n, done := run(7, 10*whole); !done || n != whole || slices.Min(mem) != 2 || slices.Max(mem) != 2 {
-		t.Errorf("a long prefix: done %v, %d of %d instructions, values %d to %d", done, n, whole, slices.Min(mem), slices.Max(mem))
+		t.Errorf("a long prefix: done %v, %d of %d instructions, values %d to %d", done, n, whole,
+			slices.Min(mem), slices.Max(mem))
 	}
 }
 

@@ -138,8 +138,11 @@ func TestRandomPrograms(t *testing.T) {
 		p := &randomProgram{r: r}
 		run := p.statements(10, 4)
 		var src strings.Builder
-		fmt.Fprintf(&src, "%s.visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %%v<%d>;\n\t.reg .b32 %%t<%d>;\n\t.reg .b32 %%c<%d>;\n\t.reg .b64 %%w<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b64 %%rd<4>;\n\t.reg .b32 %%r<4>;\n", header, numVars, p.temps+9, p.temps+9, p.temps+9, p.temps+9)
-		fmt.Fprintf(&src, "\tld.param.u64 %%rd1, [p];\n\tmov.u32 %%r1, %%tid.x;\n\tmul.wide.u32 %%rd2, %%r1, %d;\n\tadd.u64 %%rd3, %%rd1, %%rd2;\n", 4*numVars)
+		fmt.Fprintf(&src, "%s.visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %%v<%d>;\n\t.reg .b32 %%t<%d>;\n"+
+			"\t.reg .b32 %%c<%d>;\n\t.reg .b64 %%w<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b64 %%rd<4>;\n"+
+			"\t.reg .b32 %%r<4>;\n", header, numVars, p.temps+9, p.temps+9, p.temps+9, p.temps+9)
+		fmt.Fprintf(&src, "\tld.param.u64 %%rd1, [p];\n\tmov.u32 %%r1, %%tid.x;\n\tmul.wide.u32 %%rd2, %%r1, %d;\n"+
+			"\tadd.u64 %%rd3, %%rd1, %%rd2;\n", 4*numVars)
 		for i := range numVars {
 			fmt.Fprintf(&src, "\tld.global.u32 %%v%d, [%%rd3+%d];\n", i, 4*i)
 		}
@@ -172,7 +175,8 @@ func TestRandomPrograms(t *testing.T) {
 // Registers that do not live at once share places.
 func TestRegistersAreShared(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(header + ".visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %r<2000>;\n\t.reg .b64 %rd<2>;\n\tld.param.u64 %rd1, [p];\n\tmov.u32 %r0, %tid.x;\n")
+	b.WriteString(header + ".visible .entry k(.param .u64 p)\n{\n\t.reg .b32 %r<2000>;\n\t.reg .b64 %rd<2>;\n" +
+		"\tld.param.u64 %rd1, [p];\n\tmov.u32 %r0, %tid.x;\n")
 	for i := range 1999 {
 		fmt.Fprintf(&b, "\tadd.u32 %%r%d, %%r%d, %d;\n", i+1, i, i)
 	}

@@ -89,7 +89,8 @@ func floatConversion(in *isa.Inst, from, to floatFormat) meaning {
 		var d uint64
 		if from.isNaN(a) {
 			d = convertedNaN(from, to, a, mode, in.Has(isa.Ftz))
-		} else if integral, ok := strings.CutSuffix(mode, "i"); ok && !from.isNaN(a) && !from.isInf(a) && !from.zero(a) {
+		} else if integral, ok := strings.CutSuffix(mode, "i"); ok && !from.isNaN(a) &&
+			!from.isInf(a) && !from.zero(a) {
 			v := roundRat(from.rat(a), integral)
 			switch {
 			case v.Sign() != 0:
@@ -337,7 +338,8 @@ func videoMeaning(in *isa.Inst) scalar {
 			}
 			return b
 		case "vset":
-			holds := map[string]bool{"eq": a.Cmp(b) == 0, "ne": a.Cmp(b) != 0, "lt": a.Cmp(b) < 0, "le": a.Cmp(b) <= 0, "gt": a.Cmp(b) > 0, "ge": a.Cmp(b) >= 0}
+			holds := map[string]bool{"eq": a.Cmp(b) == 0, "ne": a.Cmp(b) != 0, "lt": a.Cmp(b) < 0, "le": a.Cmp(b) <= 0,
+				"gt": a.Cmp(b) > 0, "ge": a.Cmp(b) >= 0}
 			return z().SetUint64(number.FromBool(holds[in.Cmp]))
 		case "vshl", "vshr":
 			n := wrapTo(b, 32)
@@ -356,7 +358,8 @@ func videoMeaning(in *isa.Inst) scalar {
 	if name == "vmad" {
 		return func(x []uint64) uint64 {
 			su, sv := isa.Signed(in.U), isa.Signed(in.V)
-			// All three have a sign, whatever the types say: H200, driver 580.159, measured. So for the rest of this function.
+			// All three have a sign, whatever the types say: H200, driver 580.159, measured. So for the rest of this
+			// function.
 			v := z().Mul(bigOf(x[0], 32, true), bigOf(x[1], 32, true))
 			v.Add(v, bigOf(x[2], 32, true))
 			if in.Mode == "po" {
@@ -406,8 +409,8 @@ func videoMeaning(in *isa.Inst) scalar {
 			case in.Mode == "add":
 				d = wrapTo(z().Add(t, bigOf(x[2], 32, signed)), 32)
 			default:
-				// The secondary minimum and maximum compare numbers of 64 bits, to which sums and saturated shifts are extended with
-				// their sign.
+				// The secondary minimum and maximum compare numbers of 64 bits, to which sums and saturated shifts are
+				// extended with their sign.
 				if name == "vadd" || name == "vsub" || in.Has(isa.Sat) && (name == "vshl" || name == "vshr") {
 					t = bigOf(wrapTo(t, 32), 32, true)
 				}

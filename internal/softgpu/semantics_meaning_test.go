@@ -11,8 +11,8 @@ import (
 	"holdfast/ptx"
 )
 
-// A meaning is what an instruction computes, stated with big integers, exact rationals and loops over bits: by other means
-// than the executor's. The operands are in the order of the instruction.
+// A meaning is what an instruction computes, stated with big integers, exact rationals and loops over bits: by other
+// means than the executor's. The operands are in the order of the instruction.
 type meaning struct {
 	value  func(x []uint64) uint64
 	near   func(x []uint64, got uint64) string // instead of value: "" if got will do
@@ -313,7 +313,8 @@ func carryMeaning(in *isa.Inst) meaning {
 		}
 		return new(big.Int).Add(new(big.Int).Add(new(big.Int).SetUint64(wrapTo(p, w)), v[2]), flag)
 	}
-	return meaning{value: func(x []uint64) uint64 { return wrapTo(full(x), w) }, carry: func(x []uint64) uint64 { return full(x).Rsh(full(x), uint(w)).Uint64() & 1 }}
+	return meaning{value: func(x []uint64) uint64 { return wrapTo(full(x), w) },
+		carry: func(x []uint64) uint64 { return full(x).Rsh(full(x), uint(w)).Uint64() & 1 }}
 }
 
 // bitMeaning is logic, shifts and bit fields, bit by bit.
@@ -486,7 +487,8 @@ func bitMeaning(in *isa.Inst) scalar {
 			v := x[1]<<32 | x[0]
 			for i := range 4 {
 				c := int(x[2] & 3)
-				k := map[string]int{"f4e": c + i, "b4e": (c - i) & 7, "rc8": c, "ecl": max(c, i), "ecr": min(c, i), "rc16": c&1*2 + i&1}[in.Mode]
+				k := map[string]int{"f4e": c + i, "b4e": (c - i) & 7, "rc8": c, "ecl": max(c, i), "ecr": min(c, i),
+					"rc16": c&1*2 + i&1}[in.Mode]
 				by := v >> (8 * k) & 0xff
 				if in.Mode == "" {
 					sel := x[2] >> (4 * i) & 15
@@ -689,7 +691,8 @@ func comparison(in *isa.Inst) (meaning, bool) {
 func relation(in *isa.Inst, t ptx.Type) func(a, b uint64) bool {
 	f, isFloat := floatOf(t)
 	ordered := func(c int) bool {
-		switch strings.TrimSuffix(map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}[in.Cmp]+in.Cmp, "u")[:2] {
+		switch strings.TrimSuffix(
+			map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}[in.Cmp]+in.Cmp, "u")[:2] {
 		case "eq":
 			return c == 0
 		case "ne":

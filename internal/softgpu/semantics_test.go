@@ -58,7 +58,8 @@ func TestSemantics(t *testing.T) {
 			notPTX++
 			continue
 		}
-		if tested[f.Op] == "" && tested[p.Spelling] == "" && !strings.HasPrefix(p.Spelling, "mov.v") { // TestVectorMoves
+		// TestVectorMoves has the moves of vectors.
+		if tested[f.Op] == "" && tested[p.Spelling] == "" && !strings.HasPrefix(p.Spelling, "mov.v") {
 			p.Grid[0] = 4 // a quarter of the threads
 			todo = append(todo, p)
 		}
@@ -92,7 +93,8 @@ func TestSemantics(t *testing.T) {
 	}
 	close(chunks)
 	wg.Wait()
-	t.Logf("%d spellings, %d probes checked, %d are not PTX, refused by the executor: %v", spellings, checked, notPTX, gaps)
+	t.Logf("%d spellings, %d probes checked, %d are not PTX, refused by the executor: %v",
+		spellings, checked, notPTX, gaps)
 	known := strings.Fields(knownGaps)
 	for op := range gaps {
 		if !slices.Contains(known, op) {
@@ -231,7 +233,8 @@ func checkProbe(d *device, at uint64, in *Instance, p *probe.Probe, want meaning
 				}
 			}
 			if why != "" {
-				return fmt.Errorf("input %d, thread %d, %s of %#x (masked %v) is %#x: %s", round, th, part.Name, x, part.Masked, got, why)
+				return fmt.Errorf("input %d, thread %d, %s of %#x (masked %v) is %#x: %s", round, th,
+					part.Name, x, part.Masked, got, why)
 			}
 		}
 	}
@@ -256,7 +259,8 @@ func TestProbesOfAddresses(t *testing.T) {
 	d := newDevice(t, 4)
 	at := d.alloc(2 << 20)
 	// The order of the addresses: shared, local, const, param, global.
-	is := map[string][5]uint32{"shared": {1}, "shared::cta": {1}, "shared::cluster": {1}, "local": {0, 1}, "const": {0, 0, 1}, "param": {0, 0, 0, 1}, "param::entry": {0, 0, 0, 1}, "global": {0, 0, 0, 1, 1}}
+	is := map[string][5]uint32{"shared": {1}, "shared::cta": {1}, "shared::cluster": {1}, "local": {0, 1},
+		"const": {0, 0, 1}, "param": {0, 0, 0, 1}, "param::entry": {0, 0, 0, 1}, "global": {0, 0, 0, 1, 1}}
 	n := 0
 	refused := probe.Refused()
 	for _, p := range probe.All() {
@@ -270,7 +274,8 @@ func TestProbesOfAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(mem)
-		d.run(in, p.Name, LaunchConfig{Grid: p.Grid, Block: p.Block, Params: slices.Concat(params(at, at+4096), make([]byte, 48), p.Params())})
+		d.run(in, p.Name, LaunchConfig{Grid: p.Grid, Block: p.Block,
+			Params: slices.Concat(params(at, at+4096), make([]byte, 48), p.Params())})
 		out := mem[4096:]
 		space := p.Spelling[strings.Index(p.Spelling, ".")+1:]
 		for th := range p.NumThreads() {
@@ -309,7 +314,8 @@ func TestWideMove(t *testing.T) {
 		copy(mem, x)
 		d.run(in, p.Name, LaunchConfig{Grid: p.Grid, Block: p.Block, Params: params(at, at+1<<19)})
 		for i := 0; i < len(x); i += 16 { // the probe stores the upper half first
-			if lo, hi := word(x[i:i+8]), word(x[i+8:i+16]); word(mem[1<<19+i:][:8]) != hi || word(mem[1<<19+i+8:][:8]) != lo {
+			if lo, hi := word(x[i:i+8]), word(x[i+8:i+16]); word(mem[1<<19+i:][:8]) != hi ||
+				word(mem[1<<19+i+8:][:8]) != lo {
 				t.Fatalf("%#x %#x is moved as %x", hi, lo, mem[1<<19+i:][:16])
 			}
 		}

@@ -17,7 +17,8 @@ func TestSites(t *testing.T) {
 }
 `)
 	p, q := d.alloc(512), d.alloc(512)
-	o := &Observer{Focus: []Range{{Addr: p + 8, Len: 2}, {Addr: p + 12, Len: 4}, {Addr: q + 400, Len: 8}, {Addr: q + 1000, Len: 8}}}
+	o := &Observer{Focus: []Range{{Addr: p + 8, Len: 2}, {Addr: p + 12, Len: 4}, {Addr: q + 400, Len: 8},
+		{Addr: q + 1000, Len: 8}}}
 	want := []string{"ld 1, red 3", "ld 1, st 2", "st 2", ""}
 	for range 2 { // those of the last launch
 		d.run(in, "k", LaunchConfig{Grid: dims(2), Block: dims(64), Params: params(p, q), Observer: o})

@@ -68,50 +68,53 @@ func TestSmallFormats(t *testing.T) {
 	var es []expectation
 	for _, s := range formats {
 		for _, relu := range []string{"", ".relu"} {
-			es = append(es, expectation{inst: "cvt.rn.satfinite" + relu + "." + s.name + "x2.f32", dst: "b16", src: []string{"f32", "f32"}, want: func(x []uint64) uint64 {
-				one := func(x uint64) uint64 {
-					if relu != "" && binary32.neg(x) && !binary32.isNaN(x) {
-						return 0
+			es = append(es, expectation{inst: "cvt.rn.satfinite" + relu + "." + s.name + "x2.f32", dst: "b16",
+				src: []string{"f32", "f32"}, want: func(x []uint64) uint64 {
+					one := func(x uint64) uint64 {
+						if relu != "" && binary32.neg(x) && !binary32.isNaN(x) {
+							return 0
+						}
+						return s.nearest(x)
 					}
-					return s.nearest(x)
-				}
-				return one(x[0])<<8 | one(x[1])
-			}})
+					return one(x[0])<<8 | one(x[1])
+				}})
 		}
-		es = append(es, expectation{inst: "cvt.rn.f16x2." + s.name + "x2", dst: "b32", src: []string{"b16"}, want: func(x []uint64) uint64 {
-			one := func(c int) uint64 {
-				var sign uint64
-				if c>>(s.e+s.m)&1 != 0 {
-					sign = 0x8000
+		es = append(es, expectation{inst: "cvt.rn.f16x2." + s.name + "x2", dst: "b32", src: []string{"b16"},
+			want: func(x []uint64) uint64 {
+				one := func(c int) uint64 {
+					var sign uint64
+					if c>>(s.e+s.m)&1 != 0 {
+						sign = 0x8000
+					}
+					c &= 1<<(s.e+s.m) - 1
+					switch {
+					case s.nan(c):
+						return 0x7fff
+					case s.inf(c):
+						return sign | 0x7c00
+					case c == 0:
+						return sign
+					}
+					return sign | binary16.round(s.value(c), "rn", false)
 				}
-				c &= 1<<(s.e+s.m) - 1
-				switch {
-				case s.nan(c):
-					return 0x7fff
-				case s.inf(c):
-					return sign | 0x7c00
-				case c == 0:
-					return sign
-				}
-				return sign | binary16.round(s.value(c), "rn", false)
-			}
-			return one(int(x[0]&0xff)) | one(int(x[0]>>8))<<16
-		}})
+				return one(int(x[0]&0xff)) | one(int(x[0]>>8))<<16
+			}})
 	}
 	tf32 := floatFormat{"tf32", 8, 10, 0}
 	for _, mode := range []string{"rn", "rna", "rz"} {
-		es = append(es, expectation{inst: "cvt." + mode + ".tf32.f32", dst: "b32", src: []string{"f32"}, want: func(x []uint64) uint64 {
-			switch {
-			case binary32.isNaN(x[0]):
-				if mode == "rna" {
-					return x[0] >> 13 << 13
+		es = append(es, expectation{inst: "cvt." + mode + ".tf32.f32", dst: "b32", src: []string{"f32"},
+			want: func(x []uint64) uint64 {
+				switch {
+				case binary32.isNaN(x[0]):
+					if mode == "rna" {
+						return x[0] >> 13 << 13
+					}
+					return 0x7fffe000
+				case binary32.isInf(x[0]) || binary32.zero(x[0]):
+					return x[0]
 				}
-				return 0x7fffe000
-			case binary32.isInf(x[0]) || binary32.zero(x[0]):
-				return x[0]
-			}
-			return tf32.round(binary32.rat(x[0]), mode, false) << 13
-		}})
+				return tf32.round(binary32.rat(x[0]), mode, false) << 13
+			}})
 	}
 	for _, typ := range []string{"u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"} {
 		var n int
@@ -215,7 +218,8 @@ func TestConcurrentLaunches(t *testing.T) {
 	}
 	for _, j := range jobs {
 		wg.Go(func() {
-			if _, err := in.Launch("sum", LaunchConfig{Grid: dims(8), Block: dims(256), Params: params(j.p, j.q)}); err != nil {
+			if _, err := in.Launch("sum",
+				LaunchConfig{Grid: dims(8), Block: dims(256), Params: params(j.p, j.q)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -274,7 +278,8 @@ func TestSpecialRegisters(t *testing.T) {
 	for i := range uint32(n) {
 		got := view[[16]uint32](d, q, n)[i]
 		lane := i % 32
-		want := [16]uint32{i % 5, i / 5 % 7, i / 35, 1, lane, i / 32, 1<<lane - 1, ^uint32(1<<lane - 1), 1, 0, 3, i / 5 % 7, 32}
+		want := [16]uint32{i % 5, i / 5 % 7, i / 35, 1, lane, i / 32, 1<<lane - 1,
+			^uint32(1<<lane - 1), 1, 0, 3, i / 5 % 7, 32}
 		if got != want {
 			t.Fatalf("thread %d: %v, want %v", i, got, want)
 		}

@@ -18,9 +18,11 @@ func TestSparseMMA(t *testing.T) {
 		satfinite  bool
 		group, per int // elements of a group, and elements that stand together
 	}{
-		{"16 32", "f16 f16 f16 f16", false, 4, 1}, {"16 32", "f32 f16 f16 f32", false, 4, 1}, {"16 32", "f32 bf16 bf16 f32", false, 4, 1},
+		{"16 32", "f16 f16 f16 f16", false, 4, 1}, {"16 32", "f32 f16 f16 f32", false, 4, 1},
+		{"16 32", "f32 bf16 bf16 f32", false, 4, 1},
 		{"8 16", "f32 tf32 tf32 f32", false, 2, 1}, {"64", "f32 e4m3 e5m2 f32", false, 4, 1},
-		{"32 64", "s32 s8 u8 s32", false, 4, 1}, {"32 64", "s32 u8 u8 s32", true, 4, 1}, {"64 128", "s32 s4 u4 s32", false, 8, 2},
+		{"32 64", "s32 s8 u8 s32", false, 4, 1}, {"32 64", "s32 u8 u8 s32", true, 4, 1},
+		{"64 128", "s32 s4 u4 s32", false, 8, 2},
 	} {
 		for _, text := range strings.Fields(c.ks) {
 			var k int
@@ -83,7 +85,8 @@ func randomSparsity(r *rand.Rand, bits, k, group, together, selector int) (words
 	return words, at
 }
 
-func checkSparse(t *testing.T, r *rand.Rand, d *device, name string, typ []string, fd, fa, fb numberFormat, k, group, together, selector int, saturate bool) {
+func checkSparse(t *testing.T, r *rand.Rand, d *device, name string, typ []string, fd, fa, fb numberFormat, k, group,
+	together, selector int, saturate bool) {
 	t.Helper()
 	const m, n = 16, 8
 	kc := k / 2
@@ -111,7 +114,8 @@ func checkSparse(t *testing.T, r *rand.Rand, d *device, name string, typ []strin
 	for i := range nd {
 		cRegs = append(cRegs, fmt.Sprintf("%%r%d", na+nb+i))
 	}
-	in := d.load(tensorKernel(fmt.Sprintf("%s %%D, %%A, %%B, {%s}, %%r%d, %d", name, strings.Join(cRegs, ", "), na+nb+nd, selector), false, nd, na, nb, nd+1))
+	in := d.load(tensorKernel(fmt.Sprintf("%s %%D, %%A, %%B, {%s}, %%r%d, %d", name, strings.Join(cRegs, ", "),
+		na+nb+nd, selector), false, nd, na, nb, nd+1))
 	p, q := upload(d, input), d.alloc(uint64(nd)*256)
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(32), Params: params(p, q)})
 	out := view[uint64](d, q, nd*32)
@@ -134,7 +138,8 @@ func checkSparse(t *testing.T, r *rand.Rand, d *device, name string, typ []strin
 				}
 			}
 			if got := valueOf(typ[0], out[i/per*32+lane]>>(i%per*fd.bits)); math.Abs(got-want) > tol {
-				t.Fatalf("%s, selector %d: row %d, column %d: %v, want %v ± %v", name, selector, row, col, got, want, tol)
+				t.Fatalf("%s, selector %d: row %d, column %d: %v, want %v ± %v", name,
+					selector, row, col, got, want, tol)
 			}
 		}
 	}

@@ -19,8 +19,10 @@ func tensorKernel(text string, wide bool, nd, na, nb, nc int) string {
 	if wide {
 		typ, reg = "b64", "%rd"
 	}
-	fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p, .param .u64 q)\n{\n\t.reg .b32 %%r<300>;\n\t.reg .b64 %%rd<300>;\n\t.reg .pred %%p<3>;\n", header)
-	b.WriteString("\tld.param.u64 %rd290, [p];\n\tld.param.u64 %rd291, [q];\n\tmov.u32 %r290, %laneid;\n\tmul.wide.u32 %rd292, %r290, 8;\n\tadd.u64 %rd290, %rd290, %rd292;\n\tadd.u64 %rd291, %rd291, %rd292;\n")
+	fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p, .param .u64 q)\n{\n\t.reg .b32 %%r<300>;\n"+
+		"\t.reg .b64 %%rd<300>;\n\t.reg .pred %%p<3>;\n", header)
+	b.WriteString("\tld.param.u64 %rd290, [p];\n\tld.param.u64 %rd291, [q];\n\tmov.u32 %r290, %laneid;\n" +
+		"\tmul.wide.u32 %rd292, %r290, 8;\n\tadd.u64 %rd290, %rd290, %rd292;\n\tadd.u64 %rd291, %rd291, %rd292;\n")
 	for i := range na + nb + nc {
 		fmt.Fprintf(&b, "\tld.global.%s %s%d, [%%rd290+%d];\n", typ, reg, i, 256*i)
 	}
@@ -32,7 +34,8 @@ func tensorKernel(text string, wide bool, nd, na, nb, nc int) string {
 		return "{" + strings.Join(el, ", ") + "}"
 	}
 	const d = 100
-	fmt.Fprintf(&b, "\t%s;\n", strings.NewReplacer("%D", list(d, nd), "%A", list(0, na), "%B", list(na, nb), "%C", list(na+nb, nc)).Replace(text))
+	fmt.Fprintf(&b, "\t%s;\n", strings.NewReplacer("%D", list(d, nd), "%A", list(0, na), "%B", list(na, nb), "%C",
+		list(na+nb, nc)).Replace(text))
 	for i := range nd {
 		fmt.Fprintf(&b, "\tst.global.%s [%%rd291+%d], %s%d;\n", typ, 256*i, reg, d+i)
 	}
@@ -85,7 +88,8 @@ var numberFormats = map[string]numberFormat{
 		return uint64(math.Float32bits(v)), float64(v)
 	}},
 	"f64": {64, func(r *rand.Rand) (uint64, float64) { v := r.NormFloat64(); return math.Float64bits(v), v }},
-	"s8":  integerFormat(8, true), "u8": integerFormat(8, false), "s4": integerFormat(4, true), "u4": integerFormat(4, false),
+	"s8":  integerFormat(8, true), "u8": integerFormat(8, false), "s4": integerFormat(4, true),
+	"u4":  integerFormat(4, false),
 	"s32": integerFormat(32, true), "b1": integerFormat(1, false),
 }
 
@@ -190,8 +194,10 @@ func mmaCases() []mmaCase {
 	add("m16n8k8", "f32 tf32 tf32 f32", a8tf, b8tf, c16)
 	// f64
 	f64 := "f64 f64 f64 f64"
-	add("m8n8k4", f64, func(lane, i int) (int, int) { return lane >> 2, lane % 4 }, func(lane, i int) (int, int) { return lane % 4, lane >> 2 }, c8)
-	add("m16n8k4", f64, func(lane, i int) (int, int) { return lane>>2 + 8*i, lane % 4 }, func(lane, i int) (int, int) { return lane % 4, lane >> 2 }, c16)
+	add("m8n8k4", f64, func(lane, i int) (int, int) { return lane >> 2, lane % 4 },
+		func(lane, i int) (int, int) { return lane % 4, lane >> 2 }, c8)
+	add("m16n8k4", f64, func(lane, i int) (int, int) { return lane>>2 + 8*i, lane % 4 },
+		func(lane, i int) (int, int) { return lane % 4, lane >> 2 }, c16)
 	add("m16n8k8", f64, a8tf, b8tf, c16)
 	add("m16n8k16", f64, func(lane, i int) (int, int) {
 		row := lane >> 2
@@ -239,7 +245,8 @@ func mmaCases() []mmaCase {
 	}
 	// 4-bit
 	for _, t := range []string{"s32 s4 s4 s32", "s32 u4 s4 s32", "s32 u4 u4 s32"} {
-		add("m8n8k32", t, func(lane, i int) (int, int) { return lane >> 2, lane%4*8 + i }, func(lane, i int) (int, int) { return lane%4*8 + i, lane >> 2 }, c8)
+		add("m8n8k32", t, func(lane, i int) (int, int) { return lane >> 2, lane%4*8 + i },
+			func(lane, i int) (int, int) { return lane%4*8 + i, lane >> 2 }, c8)
 		add("m16n8k32", t, func(lane, i int) (int, int) {
 			row := lane >> 2
 			if i >= 8 {
@@ -269,7 +276,8 @@ func mmaCases() []mmaCase {
 	for _, op := range []string{".xor.popc", ".and.popc"} {
 		n := len(cs)
 		t := "s32 b1 b1 s32"
-		add("m8n8k128", t, func(lane, i int) (int, int) { return lane >> 2, lane%4*32 + i }, func(lane, i int) (int, int) { return lane%4*32 + i, lane >> 2 }, c8)
+		add("m8n8k128", t, func(lane, i int) (int, int) { return lane >> 2, lane%4*32 + i },
+			func(lane, i int) (int, int) { return lane%4*32 + i, lane >> 2 }, c8)
 		add("m16n8k128", t, func(lane, i int) (int, int) {
 			row := lane >> 2
 			if i >= 32 {
@@ -333,7 +341,8 @@ func TestMMA(t *testing.T) {
 			if extra == ".satfinite" && (typ[0] != "s32" || typ[1] == "b1") || extra == ".rz" && typ[0] != "f64" {
 				continue
 			}
-			name := fmt.Sprintf("mma.sync.aligned.%s.%s%s.%s%s", c.shape, c.mods, extra, strings.Join(typ, "."), c.suffix)
+			name := fmt.Sprintf("mma.sync.aligned.%s.%s%s.%s%s", c.shape, c.mods, extra,
+				strings.Join(typ, "."), c.suffix)
 			var m, n, k int
 			fmt.Sscanf(c.shape, "m%dn%dk%d", &m, &n, &k)
 			fd, fa, fb, fc := numberFormats[typ[0]], numberFormats[typ[1]], numberFormats[typ[2]], numberFormats[typ[3]]
@@ -391,7 +400,8 @@ func TestMMAVolta(t *testing.T) {
 			for _, dc := range [][2]string{{"f16", "f16"}, {"f32", "f32"}, {"f32", "f16"}} {
 				regs := map[string]int{"f16": 4, "f32": 8}
 				nd, nc := regs[dc[0]], regs[dc[1]]
-				in := d.load(tensorKernel(fmt.Sprintf("mma.sync.aligned.m8n8k4.%s.%s.%s.f16.f16.%s %%D, %%A, %%B, %%C", la, lb, dc[0], dc[1]), false, nd, 2, 2, nc))
+				in := d.load(tensorKernel(fmt.Sprintf("mma.sync.aligned.m8n8k4.%s.%s.%s.f16.f16.%s %%D, %%A, %%B, %%C",
+					la, lb, dc[0], dc[1]), false, nd, 2, 2, nc))
 				words := make([]uint64, 32*(4+nc))
 				var av, bv [4][32]float64
 				var cv [4][64]float64
@@ -461,7 +471,8 @@ func TestMMAVolta(t *testing.T) {
 							word = out[i/2*32+lane] >> (16 * (i % 2))
 						}
 						if got := valueOf(dc[0], word); math.Abs(got-want) > tolerance(dc[0], want, mag) {
-							t.Fatalf("%s %s %v: set %d row %d column %d: %v, want %v", la, lb, dc, s, row, col, got, want)
+							t.Fatalf("%s %s %v: set %d row %d column %d: %v, want %v", la, lb,
+								dc, s, row, col, got, want)
 						}
 					}
 				}

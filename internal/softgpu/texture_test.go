@@ -26,11 +26,13 @@ func fetchKernel(inst, coordinates string, dims int, after string) string {
 	ld.param.u64 %rd3, [out];
 	mov.u32 %r8, %tid.x;
 `)
-	fmt.Fprintf(&b, "\tmul.wide.u32 %%rd4, %%r8, %d;\n\tadd.u64 %%rd2, %%rd2, %%rd4;\n\tmul.wide.u32 %%rd4, %%r8, 16;\n\tadd.u64 %%rd3, %%rd3, %%rd4;\n", 4*dims)
+	fmt.Fprintf(&b, "\tmul.wide.u32 %%rd4, %%r8, %d;\n\tadd.u64 %%rd2, %%rd2, %%rd4;\n"+
+		"\tmul.wide.u32 %%rd4, %%r8, 16;\n\tadd.u64 %%rd3, %%rd3, %%rd4;\n", 4*dims)
 	for i := range dims {
 		fmt.Fprintf(&b, "\tld.global.b32 %%r%d, [%%rd2+%d];\n\tmov.b32 %%f%d, %%r%d;\n", i+1, 4*i, i+1, i+1)
 	}
-	fmt.Fprintf(&b, "\t%s {%%r4, %%r5, %%r6, %%r7}, [%%rd1, %s]%s;\n\tst.global.v4.b32 [%%rd3], {%%r4, %%r5, %%r6, %%r7};\n\tret;\n}\n", inst, coordinates, after)
+	fmt.Fprintf(&b, "\t%s {%%r4, %%r5, %%r6, %%r7}, [%%rd1, %s]%s;\n"+
+		"\tst.global.v4.b32 [%%rd3], {%%r4, %%r5, %%r6, %%r7};\n\tret;\n}\n", inst, coordinates, after)
 	return b.String()
 }
 
@@ -45,7 +47,8 @@ func (d *device) fetch(src string, tex *Texture, coords []uint32, dims int) [][4
 	n := len(coords) / dims
 	in := d.load(src)
 	out := d.alloc(uint64(n) * 16)
-	d.run(in, "k", LaunchConfig{Grid: dims3(1), Block: dims3(uint32(n)), Params: params(uint64(textureHandle), upload(d, coords), out)})
+	d.run(in, "k", LaunchConfig{Grid: dims3(1), Block: dims3(uint32(n)),
+		Params: params(uint64(textureHandle), upload(d, coords), out)})
 	return append([][4]uint32(nil), view[[4]uint32](d, out, n)...)
 }
 
@@ -57,7 +60,8 @@ func floatBits(x []float32) []uint32 {
 
 // image uploads texels: w×h×d of so many channels, in rows with some space between them.
 func (d *device) image(r *rand.Rand, f TexelFormat, channels, w, h, depth, layers int) Image {
-	m := Image{Width: uint32(w), Height: uint32(h), Depth: uint32(depth), Layers: uint32(layers), Format: f, Channels: channels}
+	m := Image{Width: uint32(w), Height: uint32(h), Depth: uint32(depth), Layers: uint32(layers),
+		Format: f, Channels: channels}
 	n := m.texel()
 	m.Pitch = uint64(w)*n + 3*n
 	m.Slice = m.Pitch*uint64(max(h, 1)) + 5*n
@@ -135,7 +139,8 @@ func TestTexelFetch(t *testing.T) {
 		for _, channels := range []int{1, 2, 4} {
 			for _, normalized := range []bool{false, true} {
 				m := d.image(r, f, channels, 13, 7, 0, 0)
-				tex := &Texture{Levels: []Image{m}, ReadFloat: normalized, Mode: [3]AddressMode{AddressClamp, AddressClamp}}
+				tex := &Texture{Levels: []Image{m}, ReadFloat: normalized,
+					Mode: [3]AddressMode{AddressClamp, AddressClamp}}
 				var coords []uint32
 				for range 64 {
 					coords = append(coords, uint32(int32(r.IntN(20)-4)), uint32(int32(r.IntN(14)-4)))
@@ -154,7 +159,8 @@ func TestTexelFetch(t *testing.T) {
 							g = float64(int32(got[c]))
 						}
 						if g != want {
-							t.Fatalf("format %#x, %d channels, normalized %v: texel %d,%d channel %d is %v, want %v", f, channels, normalized, x, y, c, g, want)
+							t.Fatalf("format %#x, %d channels, normalized %v: texel %d,%d channel %d is %v, want %v", f,
+								channels, normalized, x, y, c, g, want)
 						}
 					}
 				}
@@ -208,7 +214,8 @@ func TestTextureSampling(t *testing.T) {
 				shape := [3]int{}
 				copy(shape[:], size[:g.dims])
 				m := d.image(r, format, 4, shape[0], shape[1], shape[2], g.layers)
-				tex := &Texture{Levels: []Image{m}, Filter: filter, Normalized: normalized, ReadFloat: true, Mode: [3]AddressMode{mode, mode, mode}, Border: [4]float32{1, 2, 3, 4}}
+				tex := &Texture{Levels: []Image{m}, Filter: filter, Normalized: normalized, ReadFloat: true,
+					Mode: [3]AddressMode{mode, mode, mode}, Border: [4]float32{1, 2, 3, 4}}
 				const n = 64
 				var coords []uint32
 				for range n {
@@ -224,7 +231,8 @@ func TestTextureSampling(t *testing.T) {
 						coords = append(coords, math.Float32bits(x))
 					}
 				}
-				out := d.fetch(fetchKernel("tex."+g.name+".v4.f32.f32", g.coordinates, g.words, ""), tex, coords, g.words)
+				out := d.fetch(fetchKernel("tex."+g.name+".v4.f32.f32", g.coordinates, g.words, ""),
+					tex, coords, g.words)
 				for i, got := range out {
 					at := coords[i*g.words : (i+1)*g.words]
 					layer := 0
@@ -234,7 +242,8 @@ func TestTextureSampling(t *testing.T) {
 					for c := range 4 {
 						want := d.reference(tex, at, g.dims, layer, c)
 						if math.Float32frombits(got[c]) != float32(want) {
-							t.Fatalf("%s mode %d filter %v normalized %v format %#x: at %v channel %d: %v, want %v", g.name, mode, filter, normalized, format,
+							t.Fatalf("%s mode %d filter %v normalized %v format %#x: at %v channel %d: %v, want %v",
+								g.name, mode, filter, normalized, format,
 								at, c, math.Float32frombits(got[c]), float32(want))
 						}
 					}
@@ -280,7 +289,8 @@ func TestTextureForms(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := newDevice(t, 8)
 	big, small := d.image(r, TexelF32, 4, 16, 8, 0, 0), d.image(r, TexelF32, 4, 8, 4, 0, 0)
-	tex := &Texture{Levels: []Image{big, small}, MaxLevel: 8, Mode: [3]AddressMode{AddressClamp, AddressClamp, AddressClamp}}
+	tex := &Texture{Levels: []Image{big, small}, MaxLevel: 8,
+		Mode: [3]AddressMode{AddressClamp, AddressClamp, AddressClamp}}
 	at := floatBits([]float32{3.5, 2.5})
 	float := func(v [4]uint32) (f [4]float64) {
 		for i := range f {
@@ -305,7 +315,8 @@ func TestTextureForms(t *testing.T) {
 		{"tex.2d.v4.f32.f32", ", {1, -2}", want(&big, 4, 0)},
 		{"tex.level.2d.v4.f32.f32", ", 0f3F800000, {-1, 1}", want(&small, 2, 3)},
 		{"tex.grad.2d.v4.f32.f32", ", {0f40000000, 0f00000000}, {0f00000000, 0f3F800000}", want(&small, 3, 2)},
-		{"tld4.g.2d.v4.f32.f32", "", [4]float64{want(&big, 3, 3)[1], want(&big, 4, 3)[1], want(&big, 4, 2)[1], want(&big, 3, 2)[1]}},
+		{"tld4.g.2d.v4.f32.f32", "",
+			[4]float64{want(&big, 3, 3)[1], want(&big, 4, 3)[1], want(&big, 4, 2)[1], want(&big, 3, 2)[1]}},
 	} {
 		if got := float(d.fetch(fetchKernel(c.inst, "{%f1, %f2}", 2, c.after), tex, at, 2)[0]); got != c.want {
 			t.Errorf("%s%s: %v, want %v", c.inst, c.after, got, c.want)
@@ -320,10 +331,13 @@ func TestTextureForms(t *testing.T) {
 	}
 	line := d.image(r, TexelS16, 2, 40, 0, 0, 0)
 	line.Linear = true
-	if got := d.fetch(fetchKernel("tex.1d.v4.s32.s32", "{%r1}", 1, ""), &Texture{Levels: []Image{line}}, []uint32{39, 40, math.MaxUint32}, 1); int32(got[0][1]) != int32(d.element(&line, false, 39, 0, 0, 1)) || got[1] != (texel{}) || got[2] != (texel{}) {
+	if got := d.fetch(fetchKernel("tex.1d.v4.s32.s32", "{%r1}", 1, ""), &Texture{Levels: []Image{line}},
+		[]uint32{39, 40, math.MaxUint32}, 1); int32(got[0][1]) != int32(d.element(&line, false, 39, 0, 0, 1)) ||
+		got[1] != (texel{}) || got[2] != (texel{}) {
 		t.Errorf("linear memory: %v", got)
 	}
-	half := strings.ReplaceAll(fetchKernel("tex.2d.v2.f16x2.f32", "{%f1, %f2}", 2, ""), "{%r4, %r5, %r6, %r7}, [%rd1", "{%r4, %r5}, [%rd1")
+	half := strings.ReplaceAll(fetchKernel("tex.2d.v2.f16x2.f32", "{%f1, %f2}", 2, ""),
+		"{%r4, %r5, %r6, %r7}, [%rd1", "{%r4, %r5}, [%rd1")
 	got := d.fetch(half, &Texture{Levels: []Image{big}}, at, 2)[0]
 	for c := range 4 {
 		if h := uint16(got[c/2] >> (c % 2 * 16)); h != uint16(number.RoundF16(want(&big, 3, 2)[c], number.Nearest)) {
@@ -338,9 +352,12 @@ func TestCubeMap(t *testing.T) {
 	d := newDevice(t, 8)
 	const n = 5
 	faces := [6]func(s, t float32) [3]float32{
-		func(s, t float32) [3]float32 { return [3]float32{1, -t, -s} }, func(s, t float32) [3]float32 { return [3]float32{-1, -t, s} },
-		func(s, t float32) [3]float32 { return [3]float32{s, 1, t} }, func(s, t float32) [3]float32 { return [3]float32{s, -1, -t} },
-		func(s, t float32) [3]float32 { return [3]float32{s, -t, 1} }, func(s, t float32) [3]float32 { return [3]float32{-s, -t, -1} },
+		func(s, t float32) [3]float32 { return [3]float32{1, -t, -s} },
+		func(s, t float32) [3]float32 { return [3]float32{-1, -t, s} },
+		func(s, t float32) [3]float32 { return [3]float32{s, 1, t} },
+		func(s, t float32) [3]float32 { return [3]float32{s, -1, -t} },
+		func(s, t float32) [3]float32 { return [3]float32{s, -t, 1} },
+		func(s, t float32) [3]float32 { return [3]float32{-s, -t, -1} },
 	}
 	for _, array := range []bool{false, true} {
 		layers, name, coordinates, words := 6, "cube", "{%f1, %f2, %f3, %f3}", 3
@@ -349,7 +366,8 @@ func TestCubeMap(t *testing.T) {
 		}
 		m := d.image(r, TexelF32, 4, n, n, 0, layers)
 		for _, filter := range []bool{false, true} {
-			tex := &Texture{Levels: []Image{m}, Filter: filter, Normalized: true, Mode: [3]AddressMode{AddressClamp, AddressClamp, AddressClamp}}
+			tex := &Texture{Levels: []Image{m}, Filter: filter, Normalized: true,
+				Mode: [3]AddressMode{AddressClamp, AddressClamp, AddressClamp}}
 			var coords []uint32
 			var want [][3]int // column, row, layer
 			for cube := range layers / 6 {
@@ -365,10 +383,13 @@ func TestCubeMap(t *testing.T) {
 					want = append(want, [3]int{i, j, 6*cube + face})
 				}
 			}
-			for k, got := range d.fetch(fetchKernel("tex."+name+".v4.f32.f32", coordinates, words, ""), tex, coords, words) {
+			for k, got := range d.fetch(fetchKernel("tex."+name+".v4.f32.f32", coordinates, words, ""),
+				tex, coords, words) {
 				for c := range 4 {
-					if x := d.element(&m, false, want[k][0], want[k][1], want[k][2], c); math.Abs(float64(math.Float32frombits(got[c]))-x) > 1e-6 {
-						t.Fatalf("%s filter %v: texel %v channel %d: %v, want %v", name, filter, want[k], c, math.Float32frombits(got[c]), x)
+					if x := d.element(&m, false, want[k][0], want[k][1], want[k][2], c); math.Abs(
+						float64(math.Float32frombits(got[c]))-x) > 1e-6 {
+						t.Fatalf("%s filter %v: texel %v channel %d: %v, want %v", name, filter, want[k], c,
+							math.Float32frombits(got[c]), x)
 					}
 				}
 			}
@@ -379,7 +400,8 @@ func TestCubeMap(t *testing.T) {
 func TestTextureQueries(t *testing.T) {
 	d := newDevice(t, 4)
 	m := d.image(rand.New(rand.NewPCG(7, 8)), TexelU8, 2, 12, 10, 0, 6)
-	tex := &Texture{Levels: []Image{m, m}, Filter: true, ReadFloat: true, Normalized: true, Mode: [3]AddressMode{AddressMirror, AddressBorder}}
+	tex := &Texture{Levels: []Image{m, m}, Filter: true, ReadFloat: true, Normalized: true,
+		Mode: [3]AddressMode{AddressMirror, AddressBorder}}
 	if err := d.space.SetTexture(textureHandle, tex); err != nil {
 		t.Fatal(err)
 	}
@@ -392,14 +414,18 @@ func TestTextureQueries(t *testing.T) {
 		inst string
 		want uint32
 	}{
-		{"txq.width", 12}, {"txq.height", 10}, {"txq.array_size", 6}, {"txq.channel_data_type", 0x10d2}, {"txq.channel_order", 0x10b2},
-		{"txq.normalized_coords", 1}, {"txq.num_mipmap_levels", 2}, {"txq.filter_mode", 1}, {"txq.addr_mode_0", 1}, {"txq.addr_mode_1", 4},
-		{"suq.width", 12}, {"suq.height", 10}, {"suq.array_size", 6}, {"suq.channel_data_type", 0x10da}, {"suq.memory_layout", 0},
+		{"txq.width", 12}, {"txq.height", 10}, {"txq.array_size", 6}, {"txq.channel_data_type", 0x10d2},
+		{"txq.channel_order", 0x10b2},
+		{"txq.normalized_coords", 1}, {"txq.num_mipmap_levels", 2}, {"txq.filter_mode", 1},
+		{"txq.addr_mode_0", 1}, {"txq.addr_mode_1", 4},
+		{"suq.width", 12}, {"suq.height", 10}, {"suq.array_size", 6},
+		{"suq.channel_data_type", 0x10da}, {"suq.memory_layout", 0},
 	} {
 		fmt.Fprintf(&b, "\t%s.b32 %%r1, [%%rd1];\n\tst.global.u32 [%%rd2+%d], %%r1;\n", q.inst, 4*len(want))
 		want = append(want, q.want)
 	}
-	in := d.load(header + ".visible .entry k(.param .u64 h, .param .u64 out)\n{\n\t.reg .b32 %r<2>;\n\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [h];\n\tld.param.u64 %rd2, [out];\n" + b.String() + "\tret;\n}\n")
+	in := d.load(header + ".visible .entry k(.param .u64 h, .param .u64 out)\n{\n\t.reg .b32 %r<2>;\n" +
+		"\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [h];\n\tld.param.u64 %rd2, [out];\n" + b.String() + "\tret;\n}\n")
 	out := d.alloc(256)
 	d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(textureHandle), out)})
 	for i, x := range view[uint32](d, out, len(want)) {
@@ -487,18 +513,22 @@ func TestSurfaces(t *testing.T) {
 		}
 	}
 	d.fails(in, "copy", LaunchConfig{Grid: dims(1), Block: dims(9, 4), Params: params(uint64(1), uint64(2))}, FaultTrap)
-	d.fails(in, "copy", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(1), uint64(3))}, FaultUnmapped)
+	d.fails(in, "copy",
+		LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(1), uint64(3))}, FaultUnmapped)
 
 	word := surface(3, d.image(r, TexelU32, 1, 5, 3, 0, 0))
 	out := d.alloc(8)
 	for _, c := range []struct{ x, y, tx, ty int }{{-4, 1, 0, 1}, {20, 1, 4, 1}, {8, -1, 2, 0}, {8, 3, 2, 2}} {
 		before := d.element(word, false, c.tx, c.ty, 0, 0)
-		d.fails(in, "edge", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(3), c.x, c.y, out)}, FaultTrap)
-		if got := view[uint32](d, out, 2); float64(got[0]) != before || got[1] != 0 || d.element(word, false, c.tx, c.ty, 0, 0) != before {
+		d.fails(in, "edge",
+			LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(3), c.x, c.y, out)}, FaultTrap)
+		if got := view[uint32](d, out, 2); float64(got[0]) != before || got[1] != 0 ||
+			d.element(word, false, c.tx, c.ty, 0, 0) != before {
 			t.Errorf("%d,%d: %v, want %v and 0", c.x, c.y, got, before)
 		}
 	}
-	d.fails(in, "edge", LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(3), 2, 0, out)}, FaultMisaligned)
+	d.fails(in, "edge",
+		LaunchConfig{Grid: dims(1), Block: dims(1), Params: params(uint64(3), 2, 0, out)}, FaultMisaligned)
 
 	bytes := surface(4, d.image(r, TexelU8, 1, 6, 0, 0, 3))
 	d.run(in, "layers", LaunchConfig{Grid: dims(1), Block: dims(6, 3), Params: params(uint64(4))})
@@ -551,7 +581,8 @@ func TestImagesAreObserved(t *testing.T) {
 		return list
 	}
 	var o Observer
-	d.run(d.load(surfaceKernels), "copy", LaunchConfig{Grid: dims(1), Block: dims(8, 4), Params: params(uint64(1), uint64(2)), Observer: &o})
+	d.run(d.load(surfaceKernels), "copy",
+		LaunchConfig{Grid: dims(1), Block: dims(8, 4), Params: params(uint64(1), uint64(2)), Observer: &o})
 	if got := o.Ranges(Read, Written); !slices.Equal(got, rows(&from, 8)) {
 		t.Errorf("read: %v, want %v", got, rows(&from, 8))
 	}
@@ -564,7 +595,8 @@ func TestImagesAreObserved(t *testing.T) {
 	}
 	coords := upload(d, floatBits([]float32{1, 0.5, 1, 1.5, 1, 2.5, 1, 3.5}))
 	out := d.alloc(64)
-	d.run(d.load(fetchKernel("tex.2d.v4.f32.f32", "{%f1, %f2}", 2, "")), "k", LaunchConfig{Grid: dims(1), Block: dims(4), Params: params(uint64(textureHandle), coords, out), Observer: &o})
+	d.run(d.load(fetchKernel("tex.2d.v4.f32.f32", "{%f1, %f2}", 2, "")), "k",
+		LaunchConfig{Grid: dims(1), Block: dims(4), Params: params(uint64(textureHandle), coords, out), Observer: &o})
 	if got := o.Ranges(Read, Written); !slices.Equal(got, append(rows(&from, 2), Range{Addr: coords, Len: 32})) {
 		t.Errorf("sampled: %v, want %v and the coordinates", got, rows(&from, 2))
 	}

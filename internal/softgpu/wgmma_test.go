@@ -47,8 +47,10 @@ func TestWGMMA(t *testing.T) {
 		trans   bool
 		integer bool
 	}
-	variants := []variant{{"f32 f16 f16", 16, true, false}, {"f16 f16 f16", 16, true, false}, {"f32 bf16 bf16", 16, true, false}, {"f32 tf32 tf32", 8, false, false},
-		{"f32 e4m3 e5m2", 32, false, false}, {"f16 e5m2 e4m3", 32, false, false}, {"s32 s8 u8", 32, false, true}, {"s32 u8 s8", 32, false, true}, {"s32 b1 b1", 256, false, true}}
+	variants := []variant{{"f32 f16 f16", 16, true, false}, {"f16 f16 f16", 16, true, false},
+		{"f32 bf16 bf16", 16, true, false}, {"f32 tf32 tf32", 8, false, false},
+		{"f32 e4m3 e5m2", 32, false, false}, {"f16 e5m2 e4m3", 32, false, false}, {"s32 s8 u8", 32, false, true},
+		{"s32 u8 s8", 32, false, true}, {"s32 b1 b1", 256, false, true}}
 	for round := range 150 {
 		v := variants[round%len(variants)]
 		typ := strings.Fields(v.types)
@@ -171,8 +173,11 @@ func TestWGMMA(t *testing.T) {
 		}
 		// The kernel.
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p, .param .u64 da, .param .u64 db)\n{\n.reg .b32 %%r<200>; .reg .b64 %%rd<20>; .reg .pred %%p<3>;\n.extern .shared .align 1024 .b8 s[];\n", strings.Replace(header, "sm_90", "sm_90a", 1))
-		b.WriteString("ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [da]; ld.param.u64 %rd6, [db]; mov.u32 %r180, %tid.x; mul.wide.u32 %rd2, %r180, 4; add.u64 %rd1, %rd1, %rd2;\n")
+		fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p, .param .u64 da, .param .u64 db)\n"+
+			"{\n.reg .b32 %%r<200>; .reg .b64 %%rd<20>; .reg .pred %%p<3>;\n.extern .shared .align 1024 .b8 s[];\n",
+			strings.Replace(header, "sm_90", "sm_90a", 1))
+		b.WriteString("ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [da]; ld.param.u64 %rd6, [db]; " +
+			"mov.u32 %r180, %tid.x; mul.wide.u32 %rd2, %r180, 4; add.u64 %rd1, %rd1, %rd2;\n")
 		for i := range 4 {
 			fmt.Fprintf(&b, "ld.global.u32 %%r%d, [%%rd1+%d];\n", 160+i, 512*i)
 		}
@@ -180,7 +185,10 @@ func TestWGMMA(t *testing.T) {
 		for i := range regs {
 			fmt.Fprintf(&b, "ld.global.u32 %%r%d, [%%rd1+%d];\n", i, 512*(5+i))
 		}
-		fmt.Fprintf(&b, "mov.u32 %%r181, 0; mov.u64 %%rd3, %%rd1; shl.b32 %%r182, %%r180, 2;\nC: ld.global.u32 %%r183, [%%rd3+%d]; st.shared.u32 [%%r182], %%r183; add.u64 %%rd3, %%rd3, 512; add.u32 %%r182, %%r182, 512; add.u32 %%r181, %%r181, 1; setp.lt.u32 %%p1, %%r181, %d; @%%p1 bra C;\nbar.sync 0;\nfence.proxy.async;\nwgmma.fence.sync.aligned;\n",
+		fmt.Fprintf(&b, "mov.u32 %%r181, 0; mov.u64 %%rd3, %%rd1; shl.b32 %%r182, %%r180, 2;\n"+
+			"C: ld.global.u32 %%r183, [%%rd3+%d]; st.shared.u32 [%%r182], %%r183; add.u64 %%rd3, %%rd3, 512; "+
+			"add.u32 %%r182, %%r182, 512; add.u32 %%r181, %%r181, 1; setp.lt.u32 %%p1, %%r181, %d; @%%p1 bra C;\n"+
+			"bar.sync 0;\nfence.proxy.async;\nwgmma.fence.sync.aligned;\n",
 			512*(5+regs), len(mem)/512)
 		list := make([]string, regs)
 		for i := range list {
@@ -233,7 +241,8 @@ func TestWGMMA(t *testing.T) {
 		d.next = testLo
 		in := d.load(b.String())
 		p := upload(d, words)
-		d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(128), SharedDynamic: uint32(len(mem)), Params: params(p, descA, descB)})
+		d.run(in, "k", LaunchConfig{Grid: dims(1), Block: dims(128), SharedDynamic: uint32(len(mem)),
+			Params: params(p, descA, descB)})
 		out := view[uint32](d, p+2560, regs*128)
 		for th := range 128 {
 			for i := range regs * dper {
@@ -262,7 +271,9 @@ func TestWGMMA(t *testing.T) {
 				}
 				got := valueOf(typ[0], uint64(out[i/dper*128+th]>>(i%dper*fd.bits)))
 				if math.Abs(got-want) > tol {
-					t.Fatalf("%s A in registers %v, transposed %v %v, scale %v %v %v, descriptors %#x %#x: row %d column %d: %v, want %v", name, aRegs, ta, tb, scaleD, negA, negB, descA, descB, row, col, got, want)
+					t.Fatalf("%s A in registers %v, transposed %v %v, scale %v %v %v, descriptors %#x %#x: "+
+						"row %d column %d: %v, want %v", name, aRegs, ta, tb, scaleD, negA, negB, descA,
+						descB, row, col, got, want)
 				}
 			}
 		}
@@ -272,8 +283,10 @@ func TestWGMMA(t *testing.T) {
 // BenchmarkMatrix is the rate of matrix instructions.
 func BenchmarkMatrix(b *testing.B) {
 	for _, c := range []struct{ name, text string }{
-		{"mma.f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r20,%r21,%r22,%r23}, {%r24,%r25}, {%f1,%f2,%f3,%f4};\n"},
-		{"mma.s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r30,%r31,%r32,%r33}, {%r20,%r21,%r22,%r23}, {%r24,%r25}, {%r30,%r31,%r32,%r33};\n"},
+		{"mma.f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r20,%r21,%r22,%r23}, " +
+			"{%r24,%r25}, {%f1,%f2,%f3,%f4};\n"},
+		{"mma.s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r30,%r31,%r32,%r33}, {%r20,%r21,%r22,%r23}, " +
+			"{%r24,%r25}, {%r30,%r31,%r32,%r33};\n"},
 		{"ldmatrix", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r20,%r21,%r22,%r23}, [buf];\n"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -281,7 +294,8 @@ func BenchmarkMatrix(b *testing.B) {
 			in := d.load(loopKernel("", c.text))
 			n := 0
 			for b.Loop() {
-				if _, err := in.Launch("k", LaunchConfig{Grid: dims(4), Block: dims(128), Params: params(uint64(testLo + 1<<20))}); err != nil {
+				if _, err := in.Launch("k",
+					LaunchConfig{Grid: dims(4), Block: dims(128), Params: params(uint64(testLo + 1<<20))}); err != nil {
 					b.Fatal(err)
 				}
 				n += 4 * 4 * 256

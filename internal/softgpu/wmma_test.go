@@ -21,15 +21,19 @@ func wmmaCases() []wmmaCase {
 	for _, s := range []string{"m16n16k16", "m8n32k16", "m32n8k16"} {
 		for _, dc := range [][2]string{{"f16", "f16"}, {"f16", "f32"}, {"f32", "f16"}, {"f32", "f32"}} {
 			n := map[string]int{"f16": 4, "f32": 8}
-			cs = append(cs, wmmaCase{shape: s, t: dc[0] + " f16 f16 " + dc[1], a: 8, b: 8, c: n[dc[1]], d: n[dc[0]], layouts: true, text: dc[0] + "." + dc[1]})
+			cs = append(cs, wmmaCase{shape: s, t: dc[0] + " f16 f16 " + dc[1], a: 8, b: 8, c: n[dc[1]], d: n[dc[0]],
+				layouts: true, text: dc[0] + "." + dc[1]})
 		}
-		a, b := map[string]int{"m16n16k16": 2, "m8n32k16": 1, "m32n8k16": 4}[s], map[string]int{"m16n16k16": 2, "m8n32k16": 4, "m32n8k16": 1}[s]
+		a, b := map[string]int{"m16n16k16": 2, "m8n32k16": 1, "m32n8k16": 4}[s],
+			map[string]int{"m16n16k16": 2, "m8n32k16": 4, "m32n8k16": 1}[s]
 		cs = append(cs, wmmaCase{shape: s, t: "f32 bf16 bf16 f32", a: 2 * a, b: 2 * b, c: 8, d: 8, layouts: true})
-		cs = append(cs, wmmaCase{shape: s, t: "s32 s8 s8 s32", a: a, b: b, c: 8, d: 8, layouts: true}, wmmaCase{shape: s, t: "s32 u8 u8 s32", a: a, b: b, c: 8, d: 8})
+		cs = append(cs, wmmaCase{shape: s, t: "s32 s8 s8 s32", a: a, b: b, c: 8, d: 8, layouts: true},
+			wmmaCase{shape: s, t: "s32 u8 u8 s32", a: a, b: b, c: 8, d: 8})
 	}
 	return append(cs, wmmaCase{shape: "m16n16k8", t: "f32 tf32 tf32 f32", a: 4, b: 4, c: 8, d: 8, layouts: true},
 		wmmaCase{shape: "m8n8k4", t: "f64 f64 f64 f64", a: 1, b: 1, c: 2, d: 2, layouts: true},
-		wmmaCase{shape: "m8n8k32", t: "s32 s4 s4 s32", a: 1, b: 1, c: 2, d: 2}, wmmaCase{shape: "m8n8k32", t: "s32 u4 u4 s32", a: 1, b: 1, c: 2, d: 2},
+		wmmaCase{shape: "m8n8k32", t: "s32 s4 s4 s32", a: 1, b: 1, c: 2, d: 2},
+		wmmaCase{shape: "m8n8k32", t: "s32 u4 u4 s32", a: 1, b: 1, c: 2, d: 2},
 		wmmaCase{shape: "m8n8k128", t: "s32 b1 b1 s32", a: 1, b: 1, c: 2, d: 2})
 }
 
@@ -60,7 +64,8 @@ func TestWMMA(t *testing.T) {
 		fmt.Sscanf(c.shape, "m%dn%dk%d", &m, &n, &k)
 		layouts := [][4]string{{"row", "col", "row", "row"}}
 		if c.layouts {
-			layouts = append(layouts, [4]string{"col", "row", "col", "col"}, [4]string{"row", "row", "col", "row"}, [4]string{"col", "col", "row", "col"})
+			layouts = append(layouts, [4]string{"col", "row", "col", "col"}, [4]string{"row", "row", "col", "row"},
+				[4]string{"col", "col", "row", "col"})
 		}
 		for li, l := range layouts {
 			for _, shared := range []bool{false, true} {
@@ -95,17 +100,28 @@ func TestWMMA(t *testing.T) {
 					space, addr = "shared", "%r90"
 				}
 				var b strings.Builder
-				fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p)\n{\n.reg .b32 %%r<100>; .reg .b64 %%rd<100>; .shared .align 32 .b8 s[32768];\nld.param.u64 %%rd90, [p];\nmov.u32 %%r90, s;\n", header)
+				fmt.Fprintf(&b, "%s.visible .entry k(.param .u64 p)\n{\n.reg .b32 %%r<100>; .reg .b64 %%rd<100>; "+
+					".shared .align 32 .b8 s[32768];\nld.param.u64 %%rd90, [p];\nmov.u32 %%r90, s;\n", header)
 				if shared { // copy 24 KiB in
-					b.WriteString("mov.u32 %r91, %laneid; shl.b32 %r91, %r91, 2; cvt.u64.u32 %rd91, %r91; add.u64 %rd92, %rd90, %rd91; add.u32 %r92, %r90, %r91; mov.u32 %r93, 0;\n.reg .pred %p;\nCOPY: ld.global.u32 %r94, [%rd92]; st.shared.u32 [%r92], %r94; add.u64 %rd92, %rd92, 128; add.u32 %r92, %r92, 128; add.u32 %r93, %r93, 1; setp.lt.u32 %p, %r93, 192; @%p bra COPY; bar.warp.sync -1;\n")
+					b.WriteString("mov.u32 %r91, %laneid; shl.b32 %r91, %r91, 2; cvt.u64.u32 %rd91, %r91; " +
+						"add.u64 %rd92, %rd90, %rd91; add.u32 %r92, %r90, %r91; mov.u32 %r93, 0;\n.reg .pred %p;\n" +
+						"COPY: ld.global.u32 %r94, [%rd92]; st.shared.u32 [%r92], %r94; add.u64 %rd92, %rd92, 128; " +
+						"add.u32 %r92, %r92, 128; add.u32 %r93, %r93, 1; setp.lt.u32 %p, %r93, 192; " +
+						"@%p bra COPY; bar.warp.sync -1;\n")
 				}
-				fmt.Fprintf(&b, "wmma.load.a.sync.aligned.%s.%s.%s.%s %s, [%s], %d;\n", l[0], c.shape, space, typ[1], list(0, c.a), addr, lda)
-				fmt.Fprintf(&b, "wmma.load.b.sync.aligned.%s.%s.%s.%s %s, [%s+8192], %d;\n", l[1], c.shape, space, typ[2], list(10, c.b), addr, ldb)
-				fmt.Fprintf(&b, "wmma.load.c.sync.aligned.%s.%s.%s.%s %s, [%s+16384], %d;\n", l[2], c.shape, space, typ[3], list(20, c.c), addr, ldc)
-				fmt.Fprintf(&b, "wmma.mma%s.sync.aligned.%s.%s.%s.%s %s, %s, %s, %s;\n", op, l[0], l[1], c.shape, types, list(30, c.d), list(0, c.a), list(10, c.b), list(20, c.c))
-				fmt.Fprintf(&b, "wmma.store.d.sync.aligned.%s.%s.global.%s [%%rd90+24576], %s, %d;\nret;\n}\n", l[3], c.shape, typ[0], list(30, c.d), ldd)
+				fmt.Fprintf(&b, "wmma.load.a.sync.aligned.%s.%s.%s.%s %s, [%s], %d;\n", l[0], c.shape, space,
+					typ[1], list(0, c.a), addr, lda)
+				fmt.Fprintf(&b, "wmma.load.b.sync.aligned.%s.%s.%s.%s %s, [%s+8192], %d;\n", l[1], c.shape, space,
+					typ[2], list(10, c.b), addr, ldb)
+				fmt.Fprintf(&b, "wmma.load.c.sync.aligned.%s.%s.%s.%s %s, [%s+16384], %d;\n", l[2], c.shape, space,
+					typ[3], list(20, c.c), addr, ldc)
+				fmt.Fprintf(&b, "wmma.mma%s.sync.aligned.%s.%s.%s.%s %s, %s, %s, %s;\n", op, l[0], l[1], c.shape, types,
+					list(30, c.d), list(0, c.a), list(10, c.b), list(20, c.c))
+				fmt.Fprintf(&b, "wmma.store.d.sync.aligned.%s.%s.global.%s [%%rd90+24576], %s, %d;\nret;\n}\n", l[3],
+					c.shape, typ[0], list(30, c.d), ldd)
 				in := d.load(b.String())
-				fa, fb, fc, fd := numberFormats[typ[1]], numberFormats[typ[2]], numberFormats[typ[3]], numberFormats[typ[0]]
+				fa, fb, fc, fd := numberFormats[typ[1]], numberFormats[typ[2]],
+					numberFormats[typ[3]], numberFormats[typ[0]]
 				ab, av := fill(r, fa, m*k)
 				bb, bv := fill(r, fb, k*n)
 				cb, cv := fill(r, fc, m*n)
@@ -141,7 +157,8 @@ func TestWMMA(t *testing.T) {
 							want, tol = float64(int32(int64(want))), 0
 						}
 						if got := valueOf(typ[0], word); math.Abs(got-want) > tol {
-							t.Fatalf("%s %s %v shared=%v: (%d,%d) %v, want %v", c.shape, c.t, l, shared, i, j, got, want)
+							t.Fatalf("%s %s %v shared=%v: (%d,%d) %v, want %v", c.shape, c.t,
+								l, shared, i, j, got, want)
 						}
 					}
 				}
@@ -219,7 +236,8 @@ C:	ld.global.u32 %%r4, [%%rd4];
 							row, col = col, row
 						}
 						if got, want := out[1024+64*j+2*lane+e], elem(j, row, col); got != want {
-							t.Fatalf("ldmatrix.x%d%s: matrix %d lane %d element %d: %d, want %d", num, mod, j, lane, e, got, want)
+							t.Fatalf("ldmatrix.x%d%s: matrix %d lane %d element %d: %d, want %d", num,
+								mod, j, lane, e, got, want)
 						}
 					}
 				}

@@ -8,8 +8,9 @@ import (
 	"holdfast/internal/footprint"
 )
 
-// assertions are indices, %rd9, into array a of words, which were loaded from array b (%rd4 and %rd5 of 64 bits, %r4 of 32) and
-// compared before, and the bytes of a that are read; hi = 0: nobody knows. %r1 is the number of the thread, of 64, %rd3 a parameter.
+// assertions are indices, %rd9, into array a of words, which were loaded from array b (%rd4 and %rd5 of 64 bits, %r4 of
+// 32) and compared before, and the bytes of a that are read; hi = 0: nobody knows. %r1 is the number of the thread, of
+// 64, %rd3 a parameter.
 var assertions = []struct {
 	name, body string
 	n          uint64
@@ -230,15 +231,16 @@ func TestAssertions(t *testing.T) {
 			switch {
 			case x.hi == 0 && !in.ReadsUnknown:
 				t.Errorf("reads %x", reads)
-			case x.hi != 0 && (in.ReadsUnknown || len(reads) != 1 || reads[0] != footprint.Range{Lo: uint64(assertedA + x.lo), Hi: uint64(assertedA + x.hi)}):
+			case x.hi != 0 && (in.ReadsUnknown || len(reads) != 1 ||
+				reads[0] != footprint.Range{Lo: uint64(assertedA + x.lo), Hi: uint64(assertedA + x.hi)}):
 				t.Errorf("reads %x (unknown: %v), not %x to %x", reads, in.ReadsUnknown, assertedA+x.lo, assertedA+x.hi)
 			}
 		})
 	}
 }
 
-// TestRandomAssertions makes indices from a loaded number by a few operations that may overflow, compares some of them, and
-// looks whether what is read where the comparisons hold lies in what was found.
+// TestRandomAssertions makes indices from a loaded number by a few operations that may overflow, compares some of them,
+// and looks whether what is read where the comparisons hold lies in what was found.
 func TestRandomAssertions(t *testing.T) {
 	n := 4000
 	if testing.Short() {
@@ -268,7 +270,8 @@ func TestRandomAssertions(t *testing.T) {
 				body += fmt.Sprintf("mul.lo.s64 %s, %s, %d;\n", to, from, c)
 				g = func(x int64) int64 { return f(x) * c }
 			case 2:
-				body += fmt.Sprintf("add.s64 %%rd19, %s, %d;\nsetp.lt.s64 %%p1, %s, 0;\nselp.b64 %s, %%rd19, %s, %%p1;\n", from, c, from, to, from)
+				body += fmt.Sprintf("add.s64 %%rd19, %s, %d;\nsetp.lt.s64 %%p1, %s, 0;\n"+
+					"selp.b64 %s, %%rd19, %s, %%p1;\n", from, c, from, to, from)
 				g = func(x int64) int64 {
 					if f(x) < 0 {
 						return f(x) + c
@@ -301,8 +304,10 @@ func TestRandomAssertions(t *testing.T) {
 			f, c := values[i], constant()
 			k := r.IntN(4)
 			body += fmt.Sprintf("%s;\n@!%%p2 bra $L_end;\n", []string{
-				fmt.Sprintf("setp.lt.u64 %%p2, %%rd%d, %d", 20+i, c), fmt.Sprintf("setp.gt.s64 %%p2, %%rd%d, %d", 20+i, c),
-				fmt.Sprintf("setp.le.s64 %%p2, %%rd%d, %d", 20+i, c), fmt.Sprintf("cvt.u32.u64 %%r9, %%rd%d;\nsetp.lt.u32 %%p2, %%r9, %d", 20+i, uint32(c)),
+				fmt.Sprintf("setp.lt.u64 %%p2, %%rd%d, %d", 20+i, c),
+				fmt.Sprintf("setp.gt.s64 %%p2, %%rd%d, %d", 20+i, c),
+				fmt.Sprintf("setp.le.s64 %%p2, %%rd%d, %d", 20+i, c),
+				fmt.Sprintf("cvt.u32.u64 %%r9, %%rd%d;\nsetp.lt.u32 %%p2, %%r9, %d", 20+i, uint32(c)),
 			}[k])
 			guards = append(guards, func(x int64) bool {
 				switch y := f(x); k {

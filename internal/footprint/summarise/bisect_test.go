@@ -15,7 +15,8 @@ func TestBisect(t *testing.T) {
 		rotated                   bool
 		n                         uint32
 	}
-	good := search{"mov.u32 %r20, 0; mov.u32 %r21, %r5;", "setp.lt.s32 %p4, %r20, %r21;", mid, up, "mov.u32 %r24, %r22;", false, 64}
+	good := search{"mov.u32 %r20, 0; mov.u32 %r21, %r5;", "setp.lt.s32 %p4, %r20, %r21;", mid, up,
+		"mov.u32 %r24, %r22;", false, 64}
 	for _, x := range []struct {
 		name  string
 		is    func(s search) search
@@ -23,7 +24,8 @@ func TestBisect(t *testing.T) {
 		want  bool
 	}{
 		{"lower bound", func(s search) search { return s }, footprint.Range{Lo: 0, Hi: 256}, true},
-		{"with the test at the end", func(s search) search { s.rotated = true; return s }, footprint.Range{Lo: 0, Hi: 256}, true},
+		{"with the test at the end", func(s search) search { s.rotated = true; return s },
+			footprint.Range{Lo: 0, Hi: 256}, true},
 		{"of nothing", func(s search) search { s.n = 0; return s }, footprint.Range{Lo: 0, Hi: 4}, true},
 		{"unsigned", func(s search) search {
 			s.mid, s.test = "add.s32 %r22, %r20, %r21; shr.u32 %r22, %r22, 1;", "setp.lt.u32 %p4, %r20, %r21;"
@@ -37,17 +39,22 @@ func TestBisect(t *testing.T) {
 			s.test, s.up = "sub.s32 %r25, %r21, %r20; setp.gt.s32 %p4, %r25, 1;", "mov.u32 %r23, %r22;"
 			return s
 		}, footprint.Range{Lo: 0, Hi: 256}, true},
-		{"a thread's own part", func(s search) search { s.init = "mov.u32 %r20, %r1; add.s32 %r21, %r1, 4;"; return s }, footprint.Range{Lo: 0, Hi: 4 * 35}, true},
+		{"a thread's own part", func(s search) search { s.init = "mov.u32 %r20, %r1; add.s32 %r21, %r1, 4;"; return s },
+			footprint.Range{Lo: 0, Hi: 4 * 35}, true},
 		{"until they have passed each other", func(s search) search {
 			s.test, s.down = "setp.le.s32 %p4, %r20, %r21;", "add.s32 %r24, %r22, -1;"
 			return s
 		}, footprint.Range{}, false},
 		{"too far up", func(s search) search { s.up = "add.s32 %r23, %r22, 2;"; return s }, footprint.Range{}, false},
-		{"above the middle", func(s search) search { s.down = "add.s32 %r24, %r22, 1;"; return s }, footprint.Range{}, false},
-		{"not the middle", func(s search) search { s.mid = "add.s32 %r22, %r20, %r21;"; return s }, footprint.Range{}, false},
-		{"another test", func(s search) search { s.test = "setp.lt.s32 %p4, %r20, %r1;"; return s }, footprint.Range{}, false},
+		{"above the middle", func(s search) search { s.down = "add.s32 %r24, %r22, 1;"; return s },
+			footprint.Range{}, false},
+		{"not the middle", func(s search) search { s.mid = "add.s32 %r22, %r20, %r21;"; return s },
+			footprint.Range{}, false},
+		{"another test", func(s search) search { s.test = "setp.lt.s32 %p4, %r20, %r1;"; return s },
+			footprint.Range{}, false},
 		{"their sum overflows", func(s search) search { s.n = 1 << 30; return s }, footprint.Range{}, false},
-		{"negative", func(s search) search { s.init = "mov.u32 %r20, -1; mov.u32 %r21, %r5;"; return s }, footprint.Range{}, false},
+		{"negative", func(s search) search { s.init = "mov.u32 %r20, -1; mov.u32 %r21, %r5;"; return s },
+			footprint.Range{}, false},
 	} {
 		s := x.is(good)
 		body := s.init
@@ -91,7 +98,8 @@ func TestBisect(t *testing.T) {
 		if len(in.Reads) != len(reads) || len(reads) > 0 && in.Reads[0] != reads[0] {
 			t.Errorf("%s: reads %x, not %x", x.name, in.Reads, reads)
 		}
-		if x.name == "lower bound" && (len(in.Writes) != 1 || in.Writes[0] != footprint.Range{Lo: 1 << 33, Hi: 1<<33 + 4*65}) {
+		if x.name == "lower bound" &&
+			(len(in.Writes) != 1 || in.Writes[0] != footprint.Range{Lo: 1 << 33, Hi: 1<<33 + 4*65}) {
 			t.Errorf("%s: writes %x", x.name, in.Writes)
 		}
 	}

@@ -57,7 +57,8 @@ func TestCodec(t *testing.T) {
 		var x, y footprint.Instance
 		s.Evaluate(l, &x)
 		d.Evaluate(l, &y)
-		if x.Verdict != y.Verdict || !reflect.DeepEqual(x.Writes, y.Writes) || !reflect.DeepEqual(x.Reads, y.Reads) || x.Reason() != y.Reason() {
+		if x.Verdict != y.Verdict || !reflect.DeepEqual(x.Writes, y.Writes) || !reflect.DeepEqual(x.Reads, y.Reads) ||
+			x.Reason() != y.Reason() {
 			t.Errorf("%s: %v and %v", name, x.Reason(), y.Reason())
 		}
 		for _, i := range []int{0, len(footprint.Magic), len(b) / 2, len(b) - 1} {
@@ -97,7 +98,8 @@ func FuzzDecode(f *testing.F) {
 		if s.Decode(b) != nil {
 			return
 		}
-		l := &footprint.Launch{Grid: [3]uint32{2, 2, 1}, Block: [3]uint32{8, 1, 1}, Params: make([]byte, 64), Allocs: []footprint.Range{{Lo: 0, Hi: 1 << 20}}, Contained: true}
+		l := &footprint.Launch{Grid: [3]uint32{2, 2, 1}, Block: [3]uint32{8, 1, 1}, Params: make([]byte, 64),
+			Allocs: []footprint.Range{{Lo: 0, Hi: 1 << 20}}, Contained: true}
 		var in footprint.Instance
 		s.Evaluate(l, &in)
 		_ = in.Reason()
@@ -124,7 +126,8 @@ func FuzzSummarise(f *testing.F) {
 		}
 		var in footprint.Instance
 		for _, s := range list {
-			l := &footprint.Launch{Grid: [3]uint32{2, 2, 1}, Block: [3]uint32{8, 1, 1}, Params: make([]byte, max(0, min(s.ParamBytes, 1<<16)))}
+			l := &footprint.Launch{Grid: [3]uint32{2, 2, 1}, Block: [3]uint32{8, 1, 1},
+				Params: make([]byte, max(0, min(s.ParamBytes, 1<<16)))}
 			s.Evaluate(l, &in)
 			b, err := s.MarshalBinary()
 			if err != nil {

@@ -26,7 +26,8 @@ func summarised(tb testing.TB, what, src string) *footprint.Summary {
 
 func TestOpaque(t *testing.T) {
 	s := footprint.Opaque("gemm", []footprint.Param{{Name: "p", Size: 40, Align: 8}})
-	l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Allocs: []footprint.Range{{Lo: 0x1000, Hi: 0x2000}, {Lo: 0x3000, Hi: 0x3100}, {Lo: 0x5000, Hi: 0x6000}}}
+	l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
+		Allocs: []footprint.Range{{Lo: 0x1000, Hi: 0x2000}, {Lo: 0x3000, Hi: 0x3100}, {Lo: 0x5000, Hi: 0x6000}}}
 	// A pointer inside a struct, at a multiple of 4 only; one that is null; one behind an allocation.
 	l.Params = appendUint(nil, 0, 4)
 	l.Params = appendUint(l.Params, 0x1234, 8)
@@ -36,7 +37,8 @@ func TestOpaque(t *testing.T) {
 	var in footprint.Instance
 	s.Evaluate(l, &in)
 	want := []footprint.Range{{Lo: 0x1000, Hi: 0x2000}}
-	if in.Verdict != footprint.Unknown || in.Cause != footprint.NoCode || !in.ReadsUnknown || !in.WritesUnknown || !reflect.DeepEqual(in.Reads, want) || !reflect.DeepEqual(in.Writes, want) {
+	if in.Verdict != footprint.Unknown || in.Cause != footprint.NoCode || !in.ReadsUnknown || !in.WritesUnknown ||
+		!reflect.DeepEqual(in.Reads, want) || !reflect.DeepEqual(in.Writes, want) {
 		t.Errorf("%+v", in)
 	}
 	// Every launch is looked at anew.
@@ -202,7 +204,8 @@ func TestNegativeBits(t *testing.T) {
 	l.Params = appendUint(appendUint(appendUint(appendUint(nil, 0x1000, 8), 0, 8), 0, 8), 0, 4)
 	var in footprint.Instance
 	s.Evaluate(l, &in)
-	if want := []footprint.Range{{Lo: 0x1000 - 32, Hi: 0x1000 - 12}}; !in.WritesUnknown && !reflect.DeepEqual(in.Writes, want) {
+	if want := []footprint.Range{{Lo: 0x1000 - 32, Hi: 0x1000 - 12}}; !in.WritesUnknown &&
+		!reflect.DeepEqual(in.Writes, want) {
 		t.Errorf("writes %x, want %x", in.Writes, want)
 	}
 }

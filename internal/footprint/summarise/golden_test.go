@@ -64,7 +64,8 @@ func golden(t *testing.T, file string) {
 		var in footprint.Instance
 		list[0].Evaluate(l, &in)
 		fmt.Fprintf(&got, "%v: %s\n", in.Verdict, in.Reason())
-		fmt.Fprintf(&got, "reads %s, writes %s\n", rangesText(in.Reads, in.ReadsUnknown), rangesText(in.Writes, in.WritesUnknown))
+		fmt.Fprintf(&got, "reads %s, writes %s\n", rangesText(in.Reads, in.ReadsUnknown),
+			rangesText(in.Writes, in.WritesUnknown))
 		if explain {
 			if err := list[0].Explain(l, &got); err != nil {
 				t.Fatal(err)

@@ -391,7 +391,8 @@ $L_end:
 			switch {
 			case x.hi == 0 && !in.ReadsUnknown:
 				t.Errorf("reads %x", in.Reads)
-			case x.hi != 0 && (in.ReadsUnknown || len(in.Reads) != 1 || in.Reads[0] != footprint.Range{Lo: uint64(base + x.lo), Hi: uint64(base + x.hi)}):
+			case x.hi != 0 && (in.ReadsUnknown || len(in.Reads) != 1 ||
+				in.Reads[0] != footprint.Range{Lo: uint64(base + x.lo), Hi: uint64(base + x.hi)}):
 				t.Errorf("reads %x (unknown: %v), not %x to %x", in.Reads, in.ReadsUnknown, base+x.lo, base+x.hi)
 			}
 		})

@@ -83,7 +83,8 @@ L1:
 	bra L1;
 L2:
 	st.global.u32 [%rd7], %r1;`
-	// The same with the end of the row loaded anew, from off bytes behind where the row begins, in rounds that have stored something.
+	// The same with the end of the row loaded anew, from off bytes behind where the row begins, in rounds that have
+	// stored something.
 	reloaded := func(off string) string {
 		return `
 	ld.global.u32 %r5, [%rd5];
@@ -121,31 +122,51 @@ L2:`
 		b, t, at   uint64 // where b and t lie, and what is known
 		want       []footprint.Range
 	}{
-		{"gather", "ld.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
-		{"unsigned", "ld.global.nc.u32 %r3, [%rd5]; cvt.u64.u32 %rd8, %r3; shl.b64 %rd8, %rd8, 2; add.s64 %rd8, %rd1, %rd8; ld.global.u32 %r4, [%rd8]; st.global.u32 [%rd7], %r4;", four, b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
+		{"gather", "ld.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab,
+			idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
+		{"unsigned", "ld.global.nc.u32 %r3, [%rd5]; cvt.u64.u32 %rd8, %r3; shl.b64 %rd8, %rd8, 2; " +
+			"add.s64 %rd8, %rd1, %rd8; ld.global.u32 %r4, [%rd8]; st.global.u32 [%rd7], %r4;", four, b, tab, tab,
+			idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
 		{"one word too few", "ld.global.u32 %r3, [%rd5];" + gather, four[:12], b, tab, tab, unknown},
 		{"it begins a word late", "ld.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab + 4, unknown},
-		{"it begins between words", "ld.global.u32 %r3, [%rd5];" + gather, append(make([]byte, 2), words(4, 8, 8, 8, 8, 8)...), b, tab, tab - 2, unknown},
+		{"it begins between words", "ld.global.u32 %r3, [%rd5];" + gather,
+			append(make([]byte, 2), words(4, 8, 8, 8, 8, 8)...), b, tab, tab - 2, unknown},
 		{"negative", "ld.global.u32 %r3, [%rd5];" + gather, words(4, 8, -1, 9, 8), b - 8, tab, tab, unknown},
 		{"volatile", "ld.volatile.global.u32 %r3, [%rd5];" + gather, four, b, tab, tab, unknown},
 		{"written by the launch", "ld.global.u32 %r3, [%rd5];" + gather, four, tab + 12, tab, tab, unknown},
-		{"written beside", "ld.global.u32 %r3, [%rd5];" + gather, four, tab + 16, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
-		{"an atomic on it", "ld.global.u32 %r3, [%rd5]; red.global.min.u32 [%rd3], %r1;" + gather, four, b, tab, tab, unknown},
-		{"a write anywhere", "ld.global.u32 %r3, [%rd5]; ld.global.u64 %rd9, [%rd2+4096]; st.global.u32 [%rd9], %r1;" + gather, four, b, tab, tab, unknown},
-		{"16 bits", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather, words(4, 8, 10, 9, 8), b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 14})},
-		{"16 bits between words", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather, words(2, 8, -7, 10, -7, 9, -7, 8, -7), b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 14})},
-		{"two in one", "ld.global.v2.u32 {%r5, %r3}, [%rd6];" + gather, words(4, -5, 8, -5, 10, -5, 9, -5, 8), b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 32})},
-		{"the other of two", "ld.global.v2.u32 {%r3, %r5}, [%rd6];" + gather, words(4, -1, 8, -1, 10, -1, 9, -1, 8), b - 8, tab, tab, unknown},
-		{"only if", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 2; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b, tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 8})},
-		{"only if, and more", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 3; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b, tab, tab, unknown},
-		{"rows", loop, csr, b, tab, tab, idempotent(footprint.Range{Lo: a + 256, Hi: a + 268}, footprint.Range{Lo: a + 272, Hi: a + 284}, footprint.Range{Lo: tab, Hi: tab + 44})},
+		{"written beside", "ld.global.u32 %r3, [%rd5];" + gather, four, tab + 16, tab, tab,
+			idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 16})},
+		{"an atomic on it", "ld.global.u32 %r3, [%rd5]; red.global.min.u32 [%rd3], %r1;" + gather,
+			four, b, tab, tab, unknown},
+		{"a write anywhere", "ld.global.u32 %r3, [%rd5]; ld.global.u64 %rd9, [%rd2+4096]; st.global.u32 [%rd9], %r1;" +
+			gather, four, b, tab, tab, unknown},
+		{"16 bits", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather, words(4, 8, 10, 9, 8), b, tab, tab,
+			idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 14})},
+		{"16 bits between words", "ld.global.s16 %h1, [%rd5]; cvt.s32.s16 %r3, %h1;" + gather,
+			words(2, 8, -7, 10, -7, 9, -7, 8, -7), b, tab, tab,
+			idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 14})},
+		{"two in one", "ld.global.v2.u32 {%r5, %r3}, [%rd6];" + gather, words(4, -5, 8, -5, 10, -5, 9, -5, 8), b, tab,
+			tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 32})},
+		{"the other of two", "ld.global.v2.u32 {%r3, %r5}, [%rd6];" + gather, words(4, -1, 8, -1, 10, -1, 9, -1, 8),
+			b - 8, tab, tab, unknown},
+		{"only if", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 2; @%p1 ld.global.u32 %r3, [%rd5];" + gather, four[:8], b,
+			tab, tab, idempotent(footprint.Range{Lo: a + 32, Hi: a + 44}, footprint.Range{Lo: tab, Hi: tab + 8})},
+		{"only if, and more", "mov.u32 %r3, 9; setp.lt.u32 %p1, %r1, 3; @%p1 ld.global.u32 %r3, [%rd5];" + gather,
+			four[:8], b, tab, tab, unknown},
+		{"rows", loop, csr, b, tab, tab, idempotent(footprint.Range{Lo: a + 256, Hi: a + 268},
+			footprint.Range{Lo: a + 272, Hi: a + 284}, footprint.Range{Lo: tab, Hi: tab + 44})},
 		{"rows, and a column too few", loop, csr[:len(csr)-4], b, tab, tab, unknown},
-		{"rows, ends anew", reloaded("4"), csr, b, tab, tab, idempotent(footprint.Range{Lo: a + 256, Hi: a + 268}, footprint.Range{Lo: a + 272, Hi: a + 284}, footprint.Range{Lo: tab, Hi: tab + 44})},
+		{"rows, ends anew", reloaded("4"), csr, b, tab, tab, idempotent(footprint.Range{Lo: a + 256, Hi: a + 268},
+			footprint.Range{Lo: a + 272, Hi: a + 284}, footprint.Range{Lo: tab, Hi: tab + 44})},
 		{"rows, ends anew, and a column too few", reloaded("4"), csr[:len(csr)-4], b, tab, tab, unknown},
 		{"rows, ends anew, and written", reloaded("4"), csr, tab + 12, tab, tab, unknown},
 		{"rows, other ends", reloaded("8"), csr, b, tab, tab, unknown},
-		{"pointers", pointers, words(8, a+64, a+128, a+64, a+256), b, tab, tab, idempotent(footprint.Range{Lo: a + 64, Hi: a + 80}, footprint.Range{Lo: a + 128, Hi: a + 144}, footprint.Range{Lo: a + 256, Hi: a + 272}, footprint.Range{Lo: tab, Hi: tab + 32})},
-		{"between pointers", pointers, words(8, a+64, a+128, a+64, a+256), b + 96, tab, tab, idempotent(footprint.Range{Lo: a + 64, Hi: a + 80}, footprint.Range{Lo: a + 128, Hi: a + 144}, footprint.Range{Lo: a + 256, Hi: a + 272}, footprint.Range{Lo: tab, Hi: tab + 32})},
+		{"pointers", pointers, words(8, a+64, a+128, a+64, a+256), b,
+			tab, tab, idempotent(footprint.Range{Lo: a + 64, Hi: a + 80}, footprint.Range{Lo: a + 128, Hi: a + 144},
+				footprint.Range{Lo: a + 256, Hi: a + 272}, footprint.Range{Lo: tab, Hi: tab + 32})},
+		{"between pointers", pointers, words(8, a+64, a+128, a+64, a+256), b + 96,
+			tab, tab, idempotent(footprint.Range{Lo: a + 64, Hi: a + 80}, footprint.Range{Lo: a + 128, Hi: a + 144},
+				footprint.Range{Lo: a + 256, Hi: a + 272}, footprint.Range{Lo: tab, Hi: tab + 32})},
 		{"at a pointer", pointers, words(8, a+64, a+128, a+64, a+256), b + 124, tab, tab, unknown},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -154,7 +175,10 @@ L2:`
 			l.Params = appendUint(appendUint(appendUint(appendUint(nil, a, 8), x.b, 8), x.t, 8), 4, 4)
 			var in, plain footprint.Instance
 			s.Evaluate(l, &plain)
-			l.Known = []footprint.Known{{Range: footprint.Range{Lo: 64, Hi: 4096}, Contents: nil}, {Range: footprint.Range{Lo: x.at, Hi: x.at + uint64(len(x.known))}, Contents: footprint.NewContents(x.known, uint64(len(x.known)))}, {Range: footprint.Range{Lo: 1 << 50, Hi: 1<<50 + 4}, Contents: footprint.NewContents(nil, 4)}}
+			l.Known = []footprint.Known{{Range: footprint.Range{Lo: 64, Hi: 4096}, Contents: nil},
+				{Range: footprint.Range{Lo: x.at, Hi: x.at + uint64(len(x.known))},
+					Contents: footprint.NewContents(x.known, uint64(len(x.known)))},
+				{Range: footprint.Range{Lo: 1 << 50, Hi: 1<<50 + 4}, Contents: footprint.NewContents(nil, 4)}}
 			s.Evaluate(l, &in)
 			if x.want == nil {
 				if in.Verdict == footprint.Idempotent {
@@ -185,15 +209,18 @@ L2:`
 				for _, r := range have {
 					r.Lo, r.Hi = max(r.Lo, x.at), min(r.Hi, x.at+uint64(len(x.known)))
 					if r.Lo < r.Hi {
-						seek.Known = append(seek.Known, footprint.Known{Range: r, Contents: footprint.NewContents(x.known[r.Lo-x.at:r.Hi-x.at], r.Hi-r.Lo)})
+						seek.Known = append(seek.Known, footprint.Known{Range: r,
+							Contents: footprint.NewContents(x.known[r.Lo-x.at:r.Hi-x.at], r.Hi-r.Lo)})
 					}
 				}
 			}
 			if x.name == "it begins between words" { // which what is wanted does not
 				return
 			}
-			if sought.Verdict != in.Verdict || in.Verdict == footprint.Idempotent && !slices.Equal(sought.Reads, in.Reads) {
-				t.Errorf("sought: %v, reads %x; known: %v, reads %x", sought.Verdict, sought.Reads, in.Verdict, in.Reads)
+			if sought.Verdict != in.Verdict || in.Verdict == footprint.Idempotent &&
+				!slices.Equal(sought.Reads, in.Reads) {
+				t.Errorf("sought: %v, reads %x; known: %v, reads %x", sought.Verdict,
+					sought.Reads, in.Verdict, in.Reads)
 			}
 			if x.want == nil && x.name == "volatile" && have != nil {
 				t.Errorf("wants %x", have)
@@ -209,7 +236,8 @@ L2:`
 			}
 			again := plain
 			back.Evaluate(l, &again)
-			if again.Verdict != in.Verdict || !slices.Equal(again.Reads, in.Reads) || !slices.Equal(again.Writes, in.Writes) {
+			if again.Verdict != in.Verdict || !slices.Equal(again.Reads, in.Reads) ||
+				!slices.Equal(again.Writes, in.Writes) {
 				t.Errorf("once more: %v, reads %x, writes %x", again.Verdict, again.Reads, again.Writes)
 			}
 			if n := testing.AllocsPerRun(20, func() { s.Evaluate(l, &in) }); n != 0 {
@@ -251,7 +279,8 @@ func TestParameterTable(t *testing.T) {
 	}{
 		{1, 0x3000, footprint.Idempotent, []footprint.Range{{Lo: 0x2000, Hi: 0x2010}}},
 		{2, 0x3000, footprint.Idempotent, []footprint.Range{{Lo: 0x2000, Hi: 0x2010}, {Lo: 0x5000, Hi: 0x5010}}},
-		{3, 0x3000, footprint.Idempotent, []footprint.Range{{Lo: 0x2000, Hi: 0x2010}, {Lo: 0x4000, Hi: 0x4010}, {Lo: 0x5000, Hi: 0x5010}}},
+		{3, 0x3000, footprint.Idempotent,
+			[]footprint.Range{{Lo: 0x2000, Hi: 0x2010}, {Lo: 0x4000, Hi: 0x4010}, {Lo: 0x5000, Hi: 0x5010}}},
 		{3, 0x4004, footprint.Unknown, nil},
 		{4, 0x3000, footprint.Unknown, nil}, // a block reads what is behind the array
 	} {
@@ -271,8 +300,9 @@ func TestParameterTable(t *testing.T) {
 	}
 }
 
-// TestLoadedTwice: two loads of one place give the same value where nothing writes it, and may not elsewhere. Threads from 10 on
-// write what they load twice, so that their two values differ; another access, of the others alone, knows what is there.
+// TestLoadedTwice: two loads of one place give the same value where nothing writes it, and may not elsewhere. Threads
+// from 10 on write what they load twice, so that their two values differ; another access, of the others alone, knows
+// what is there.
 func TestLoadedTwice(t *testing.T) {
 	s := summarised(t, "loaded twice", `.version 8.0
 .target sm_80
@@ -305,8 +335,10 @@ func TestLoadedTwice(t *testing.T) {
 }
 `)
 	table := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
-	l := &footprint.Launch{Block: [3]uint32{32, 8, 1}, Grid: [3]uint32{1, 1, 1}, Params: appendUint(appendUint(nil, 1<<32, 8), 1<<40, 8)}
-	l.Known = []footprint.Known{{Range: footprint.Range{Lo: 1 << 32, Hi: 1<<32 + 10}, Contents: footprint.NewContents(table, 10)}}
+	l := &footprint.Launch{Block: [3]uint32{32, 8, 1}, Grid: [3]uint32{1, 1, 1},
+		Params: appendUint(appendUint(nil, 1<<32, 8), 1<<40, 8)}
+	l.Known = []footprint.Known{{Range: footprint.Range{Lo: 1 << 32, Hi: 1<<32 + 10},
+		Contents: footprint.NewContents(table, 10)}}
 	var in footprint.Instance
 	s.Evaluate(l, &in)
 	for a := uint64(1 << 40); a < 1<<40+4*(100+7); a += 4 { // 100 + tid.y, if 0 was there
@@ -315,7 +347,8 @@ func TestLoadedTwice(t *testing.T) {
 		}
 	}
 	l.Block = [3]uint32{10, 8, 1} // nobody writes the table: nobody's values differ
-	if s.Evaluate(l, &in); in.Verdict != footprint.Idempotent || len(in.Writes) != 1 || in.Writes[0] != (footprint.Range{Lo: 1 << 40, Hi: 1<<40 + 40}) {
+	if s.Evaluate(l, &in); in.Verdict != footprint.Idempotent || len(in.Writes) != 1 ||
+		in.Writes[0] != (footprint.Range{Lo: 1 << 40, Hi: 1<<40 + 40}) {
 		t.Errorf("%v, writes %x", in.Verdict, in.Writes)
 	}
 }

@@ -16,7 +16,8 @@ import (
 //	lst  k: local[k + dyn] = reg b, of w bytes          lld  reg d = local[k + dyn], of w bytes
 //	lpst: the same through an address that is kept at the end of local memory itself
 //	ltab: an access to buffer b at reg a, through a pointer that is kept in local memory
-//	call: reg d = pick(reg a, reg b), which branches    bump: local[k] = 3*local[k] + reg a, in a function that is given the address
+//	call: reg d = pick(reg a, reg b), which branches
+//	bump: local[k] = 3*local[k] + reg a, in a function that is given the address
 //	put, get: an access to buffer b at reg a, in a function
 
 const (
@@ -281,7 +282,9 @@ func TestRandomLocal(t *testing.T) {
 	var in footprint.Instance
 	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, memory: true, dynamic: seed%3 == 0}
+		g := &generator{r: r, regs: regFirst,
+			known:  []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM},
+			memory: true, dynamic: seed%3 == 0}
 		list := g.block(2)
 		src := localText(list, g.regs)
 		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
@@ -301,7 +304,8 @@ func TestRandomLocal(t *testing.T) {
 			if bad := disagrees(&in, x); bad != "" {
 				var why strings.Builder
 				s.Explain(l, &why)
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src, why.String())
+				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block,
+					l.Params, src, why.String())
 			}
 		}
 	}

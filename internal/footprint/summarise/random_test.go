@@ -16,8 +16,10 @@ import (
 // the footprint, and a verdict must agree.
 
 type stmt struct {
-	op      string // an instruction, or "ld", "st", "rows" (a loop that a compiler has unrolled), "table" (a load whose value is used; with rel, only if that holds), "if" (skips what follows unless a rel b), "loop"
-	d, a, b int    // registers
+	// An instruction, or "ld", "st", "rows" (a loop that a compiler has unrolled), "table" (a load whose value is used;
+	// with rel, only if that holds), "if" (skips what follows unless a rel b), "loop"
+	op      string
+	d, a, b int // registers
 	k       uint32
 	isConst bool
 	rel     string
@@ -63,7 +65,8 @@ func (g *generator) fresh() int {
 }
 
 func (g *generator) arith() stmt {
-	ops := []string{"add", "add", "add", "sub", "mul", "shl", "shru", "shrs", "and", "or", "xor", "minu", "mins", "maxu", "maxs", "remu", "divu", "rems", "divs", "sel", "neg", "not", "mulhi"}
+	ops := []string{"add", "add", "add", "sub", "mul", "shl", "shru", "shrs", "and", "or", "xor", "minu", "mins",
+		"maxu", "maxs", "remu", "divu", "rems", "divs", "sel", "neg", "not", "mulhi"}
 	s := stmt{op: ops[g.r.IntN(len(ops))], a: g.any(), b: g.any()}
 	if g.r.IntN(3) > 0 {
 		s.isConst = true
@@ -104,7 +107,8 @@ func (g *generator) idiom() []stmt {
 		return []stmt{step("scale", x, [...]uint32{0x3eaaaaab, 0x3f000000, 0x3f802000, 0x40d9364e}[g.r.IntN(4)])}
 	case 2: // a row rolled
 		rem := step("remu", x, m)
-		test := stmt{op: "set", d: g.fresh(), a: rem.d, isConst: true, k: uint32(g.r.IntN(8)), rel: rels[g.r.IntN(len(rels))]}
+		test := stmt{op: "set", d: g.fresh(), a: rem.d, isConst: true, k: uint32(g.r.IntN(8)),
+			rel: rels[g.r.IntN(len(rels))]}
 		times := step("mul", test.d, m)
 		sum := stmt{op: "add", d: g.fresh(), a: [...]int{x, rem.d}[g.r.IntN(2)], b: times.d}
 		return []stmt{rem, test, times, sum, step("add", sum.d, -uint32(g.r.IntN(5)))}
@@ -116,10 +120,12 @@ func (g *generator) idiom() []stmt {
 	case 0: // x - k*(x%m) + m-1: what lies in a row, backwards
 		rem := step("remu", x, m)
 		times := step("mul", rem.d, uint32(1+g.r.IntN(4)))
-		return []stmt{rem, times, {op: "sub", d: g.fresh(), a: x, b: times.d}, step("add", g.known[len(g.known)-1], m-1)}
+		return []stmt{rem, times, {op: "sub", d: g.fresh(), a: x, b: times.d},
+			step("add", g.known[len(g.known)-1], m-1)}
 	default: // x / m * 2^n without the shifts
 		high := step("mulhi", x, [...]uint32{715827883, 0xaaaaaaab, 0x55555556, 0xcccccccd}[g.r.IntN(4)])
-		return []stmt{high, step("and", high.d, [...]uint32{0xfffffff8, 0x7ffffffe, 0x1ff0, 0x0fffff00, 0xfffffff6}[g.r.IntN(5)])}
+		return []stmt{high,
+			step("and", high.d, [...]uint32{0xfffffff8, 0x7ffffffe, 0x1ff0, 0x0fffff00, 0xfffffff6}[g.r.IntN(5)])}
 	}
 }
 
@@ -153,7 +159,8 @@ func (g *generator) block(depth int) []stmt {
 	if g.variables {
 		s := stmt{op: "variable", a: g.any()}
 		if g.r.IntN(3) > 0 {
-			low := stmt{op: []string{"and", "remu"}[g.r.IntN(2)], a: s.a, isConst: true, k: uint32(variableWords - 2 + g.r.IntN(4)), d: g.fresh()}
+			low := stmt{op: []string{"and", "remu"}[g.r.IntN(2)], a: s.a, isConst: true,
+				k: uint32(variableWords - 2 + g.r.IntN(4)), d: g.fresh()}
 			list = append(list, low)
 			s.a = low.d
 		}
@@ -187,9 +194,11 @@ func (g *generator) block(depth int) []stmt {
 			g.known = g.known[:known]
 			list = append(list, s)
 		case g.r.IntN(16) == 0:
-			// for j from t[a] to below t[a+1], which is loaded anew in every iteration, or in those that have stored something.
+			// for j from t[a] to below t[a+1], which is loaded anew in every iteration, or in those that have stored
+			// something.
 			known := len(g.known)
-			s := stmt{op: "span", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.r.IntN(2), y: g.r.IntN(3), not: g.r.IntN(2) == 0, store: g.r.IntN(2) == 0}
+			s := stmt{op: "span", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.r.IntN(2),
+				y: g.r.IntN(3), not: g.r.IntN(2) == 0, store: g.r.IntN(2) == 0}
 			s.k = uint32(1 + g.r.IntN(5)/4)
 			if g.r.IntN(4) > 0 {
 				low := stmt{op: "and", a: s.a, isConst: true, k: 15, d: g.fresh()}
@@ -212,7 +221,8 @@ func (g *generator) block(depth int) []stmt {
 			g.known = g.known[:known]
 			list = append(list, s)
 		case depth > 0:
-			s := stmt{op: "loop", a: g.any(), b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)), rel: rels[g.r.IntN(3)], while: g.r.IntN(2) == 0}
+			s := stmt{op: "loop", a: g.any(), b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)),
+				rel: rels[g.r.IntN(3)], while: g.r.IntN(2) == 0}
 			known := len(g.known)
 			s.d = g.fresh()
 			s.body = g.block(depth - 1)
@@ -225,7 +235,8 @@ func (g *generator) block(depth int) []stmt {
 			// A loop that is entered under a condition, as compilers cut one in two: its counter has a value behind it,
 			// too.
 			d := g.fresh()
-			l := stmt{op: "loop", d: d, a: d, b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)), rel: rels[[...]int{0, 2, 7, 7}[g.r.IntN(4)]]}
+			l := stmt{op: "loop", d: d, a: d, b: []int{regN, g.any()}[g.r.IntN(2)], k: uint32(1 + g.r.IntN(4)),
+				rel: rels[[...]int{0, 2, 7, 7}[g.r.IntN(4)]]}
 			l.body = []stmt{{op: "ld", a: d, b: g.r.IntN(2)}}
 			s := stmt{op: "if", a: g.any(), b: l.b, rel: rels[g.r.IntN(len(rels))], body: []stmt{l}}
 			list = append(list, stmt{op: "add", d: d, a: s.a, isConst: true}, s, stmt{op: "ld", a: d, b: g.r.IntN(2)})
@@ -237,12 +248,14 @@ func (g *generator) block(depth int) []stmt {
 	}
 	switch g.r.IntN(6) {
 	case 0:
-		s := stmt{op: "pick", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.any(), y: g.any(), not: g.r.IntN(2) == 0, while: g.r.IntN(2) == 0}
+		s := stmt{op: "pick", a: g.any(), b: g.any(), rel: rels[g.r.IntN(len(rels))], x: g.any(), y: g.any(),
+			not: g.r.IntN(2) == 0, while: g.r.IntN(2) == 0}
 		if g.r.IntN(2) == 0 {
 			s.isConst, s.k = true, uint32(g.r.IntN(20))
 		}
 		if g.r.IntN(2) == 0 { // one is made of what is compared
-			part := stmt{op: [...]string{"shru", "shrs", "divu", "rems", "sub"}[g.r.IntN(5)], d: g.fresh(), a: s.a, isConst: true, k: uint32(1 + g.r.IntN(6))}
+			part := stmt{op: [...]string{"shru", "shrs", "divu", "rems", "sub"}[g.r.IntN(5)], d: g.fresh(), a: s.a,
+				isConst: true, k: uint32(1 + g.r.IntN(6))}
 			list = append(list, part)
 			s.x = part.d
 			if g.r.IntN(2) == 0 {
@@ -271,15 +284,18 @@ func (g *generator) block(depth int) []stmt {
 func (g *generator) congruent() []stmt {
 	x, y, z, d, bit := g.fresh(), g.fresh(), g.fresh(), g.fresh(), g.fresh()
 	m := []uint32{2, 2, 2, 4, 3}[g.r.IntN(5)]
-	list := []stmt{{op: "mul", d: x, a: regTidY, isConst: true, k: uint32(g.r.IntN(4))}, {op: "add", d: x, a: x, b: regTid}, // x + y
-		{op: "mul", d: z, a: regTidY, isConst: true, k: []uint32{0, 1, 3, 8, 9, 10}[g.r.IntN(6)]}, {op: "add", d: z, a: z, b: regTid},
+	list := []stmt{{op: "mul", d: x, a: regTidY, isConst: true, k: uint32(g.r.IntN(4))},
+		{op: "add", d: x, a: x, b: regTid}, // x + y
+		{op: "mul", d: z, a: regTidY, isConst: true, k: []uint32{0, 1, 3, 8, 9, 10}[g.r.IntN(6)]},
+		{op: "add", d: z, a: z, b: regTid},
 		{op: "remu", d: y, a: x, isConst: true, k: m}, {op: "and", d: bit, a: regN, isConst: true, k: 1}}
 	if m != 3 {
 		list[4] = stmt{op: "and", d: y, a: x, isConst: true, k: m - 1}
 	}
 	for range 1 + g.r.IntN(2) {
 		s := stmt{op: "if", a: y, b: bit, rel: rels[6+g.r.IntN(2)]}
-		s.body = []stmt{{op: "ld", a: z, b: g.r.IntN(2)}, {op: "add", d: d, a: z, isConst: true, k: uint32(g.r.IntN(5)) - 2}, {op: "st", a: d, b: g.r.IntN(2)}}
+		s.body = []stmt{{op: "ld", a: z, b: g.r.IntN(2)},
+			{op: "add", d: d, a: z, isConst: true, k: uint32(g.r.IntN(5)) - 2}, {op: "st", a: d, b: g.r.IntN(2)}}
 		if g.r.IntN(2) == 0 { // bounds of several coordinates together
 			s = stmt{op: "if", a: z, b: regN, rel: "lt.s32", body: []stmt{s}}
 		}
@@ -309,13 +325,15 @@ func (t *text) stmt(s *stmt) {
 	if s.isConst {
 		b = fmt.Sprint(int32(s.k))
 	}
-	names := map[string]string{"add": "add.s32", "sub": "sub.s32", "mul": "mul.lo.s32", "shl": "shl.b32", "shru": "shr.u32", "shrs": "shr.s32", "and": "and.b32",
-		"or": "or.b32", "xor": "xor.b32", "minu": "min.u32", "mins": "min.s32", "maxu": "max.u32", "maxs": "max.s32", "remu": "rem.u32", "divu": "div.u32",
+	names := map[string]string{"add": "add.s32", "sub": "sub.s32", "mul": "mul.lo.s32", "shl": "shl.b32",
+		"shru": "shr.u32", "shrs": "shr.s32", "and": "and.b32", "or": "or.b32", "xor": "xor.b32", "minu": "min.u32",
+		"mins": "min.s32", "maxu": "max.u32", "maxs": "max.s32", "remu": "rem.u32", "divu": "div.u32",
 		"rems": "rem.s32", "divs": "div.s32", "mulhi": "mul.hi.u32"}
 	switch s.op {
 	case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 		t.local(s)
-	case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit", "search":
+	case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else",
+		"rounds", "leave", "again", "at", "quit", "search":
 		t.wild(s, b)
 	case "neg":
 		t.line("neg.s32 %%r%d, %%r%d", s.d, s.a)
@@ -516,7 +534,8 @@ func kernelTextOf(list []stmt, regs int, memory bool) string {
 	t.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
 	fmt.Fprintf(t, ".global .align 4 .b32 variable[%d];\n", variableWords)
 	t.WriteString(".visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n, .param .u32 m, .param .u64 t)\n{\n")
-	fmt.Fprintf(t, "\t.reg .pred %%p<2>;\n\t.reg .f32 %%f<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
+	fmt.Fprintf(t,
+		"\t.reg .pred %%p<2>;\n\t.reg .f32 %%f<2>;\n\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%rd<%d>;\n", regs+2, wide)
 	t.line("ld.param.u64 %%rd1, [a]")
 	t.line("ld.param.u64 %%rd2, [b]")
 	t.line("ld.param.u64 %%rd5, [t]")
@@ -664,7 +683,8 @@ func (x *lane) do(list []stmt) bool {
 		switch s.op {
 		case "lst", "lpst", "lld", "ltab", "call", "bump", "put", "get":
 			x.local(s)
-		case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets", "else", "rounds", "leave", "again", "at", "quit", "search":
+		case "mov", "shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow", "sets",
+			"else", "rounds", "leave", "again", "at", "quit", "search":
 			if !x.wild(s, a, b) {
 				return false
 			}
@@ -872,7 +892,8 @@ func TestRandomKernels(t *testing.T) {
 	var in, without, sought footprint.Instance
 	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
+		g := &generator{r: r, regs: regFirst,
+			known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
 		list := g.block(2)
 		src := kernelText(list, g.regs)
 		s := summarised(t, fmt.Sprintf("seed %d", seed), src)
@@ -912,7 +933,8 @@ func TestRandomKernels(t *testing.T) {
 			if bad := disagrees(&in, x); bad != "" {
 				var why strings.Builder
 				s.Explain(l, &why)
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src, why.String())
+				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block,
+					l.Params, src, why.String())
 			}
 		}
 	}

@@ -32,7 +32,8 @@ func (g *generator) target() int {
 	return g.fresh()
 }
 
-var wildConsts = [...]uint32{0, 1, 2, 3, 4, 8, 16, 31, 32, 33, 64, 100, 1 << 30, 1 << 31, 1<<31 - 1, 0xfffffff0, ^uint32(0), ^uint32(0) - 1, ^uint32(0) - 3}
+var wildConsts = [...]uint32{0, 1, 2, 3, 4, 8, 16, 31, 32, 33, 64, 100, 1 << 30, 1 << 31, 1<<31 - 1, 0xfffffff0,
+	^uint32(0), ^uint32(0) - 1, ^uint32(0) - 3}
 
 func (g *generator) operandB(s *stmt) {
 	s.b = g.any()
@@ -51,7 +52,8 @@ func (g *generator) wildly(depth int) []stmt {
 	}
 	rel := rels[g.r.IntN(len(rels))]
 	if g.r.IntN(20) == 0 { // a search, or what looks like one
-		s := stmt{op: "search", a: g.any(), b: g.any(), rel: rel, w: g.r.IntN(4), while: g.r.IntN(2) == 0, not: g.r.IntN(6) == 0, store: g.r.IntN(2) == 0}
+		s := stmt{op: "search", a: g.any(), b: g.any(), rel: rel, w: g.r.IntN(4), while: g.r.IntN(2) == 0,
+			not: g.r.IntN(6) == 0, store: g.r.IntN(2) == 0}
 		s.x = [...]int{1, 1, 1, 1, 0, 2}[g.r.IntN(6)] // what the lower end is above the middle
 		s.y = [...]int{0, 0, 0, 0, 1, -1}[g.r.IntN(6)]
 		s.k = [...]uint32{0, 0, 0, 1, 2}[g.r.IntN(5)] // which test
@@ -79,7 +81,8 @@ func (g *generator) wildly(depth int) []stmt {
 		s.d = g.target()
 		return []stmt{s}
 	case k < 8:
-		s := stmt{op: []string{"shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert", "narrow"}[g.r.IntN(10)], a: g.any(), x: g.r.IntN(32), y: g.r.IntN(2)}
+		s := stmt{op: []string{"shlr", "shrur", "shrsr", "mulhis", "abs", "popc", "clz", "field", "insert",
+			"narrow"}[g.r.IntN(10)], a: g.any(), x: g.r.IntN(32), y: g.r.IntN(2)}
 		g.operandB(&s)
 		switch s.op {
 		case "field", "insert":
@@ -336,7 +339,8 @@ func (x *lane) wild(s *stmt, a, b uint32) bool {
 		m := uint32((uint64(1)<<s.k - 1) << s.x)
 		x.regs[s.d] = a<<s.x&m | x.regs[s.b]&^m
 	case "narrow":
-		x.regs[s.d] = [...]uint32{uint32(int32(int8(a))), uint32(uint8(a)), uint32(int32(int16(a))), uint32(uint16(a))}[s.x]
+		x.regs[s.d] = [...]uint32{uint32(int32(int8(a))), uint32(uint8(a)),
+			uint32(int32(int16(a))), uint32(uint16(a))}[s.x]
 	case "sets":
 		v := x.regs[s.y]
 		if holds(s.rel, a, b) {
@@ -455,7 +459,8 @@ func wildRun(t *testing.T, list []stmt, regs int, seed uint64, counts map[footpr
 		if bad != "" {
 			var why strings.Builder
 			s.Explain(l, &why)
-			return fmt.Sprintf("%s\ngrid %v block %v params %x", bad, l.Grid, l.Block, l.Params), src + "\n" + why.String()
+			return fmt.Sprintf("%s\ngrid %v block %v params %x", bad, l.Grid, l.Block, l.Params),
+				src + "\n" + why.String()
 		}
 	}
 	return "", src
@@ -497,7 +502,8 @@ func TestRandomWild(t *testing.T) {
 	counts, none := map[footprint.Verdict]int{}, map[footprint.Verdict]int{}
 	for seed := first; seed < first+n; seed++ {
 		r := rand.New(rand.NewPCG(seed, 11))
-		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, wild: true}
+		g := &generator{r: r, regs: regFirst,
+			known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, wild: true}
 		list := g.block(1 + r.IntN(2))
 		bad, _ := wildRun(t, list, g.regs, seed, counts)
 		if bad == "" {

@@ -12,17 +12,20 @@ import (
 
 // different says in what two instances of one launch differ.
 func different(a, b *footprint.Instance) string {
-	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.At != b.At || a.Witness != b.Witness || a.ReadsUnknown != b.ReadsUnknown || a.WritesUnknown != b.WritesUnknown || a.ReadsVariables != b.ReadsVariables ||
+	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.At != b.At || a.Witness != b.Witness ||
+		a.ReadsUnknown != b.ReadsUnknown || a.WritesUnknown != b.WritesUnknown ||
+		a.ReadsVariables != b.ReadsVariables ||
 		!slices.Equal(a.Reads, b.Reads) || !slices.Equal(a.Writes, b.Writes) {
-		return fmt.Sprintf("%v, %v at %d, witness %+v, reads %x (%v), writes %x (%v); by itself %v, %v at %d, witness %+v, reads %x (%v), writes %x (%v)",
+		return fmt.Sprintf("%v, %v at %d, witness %+v, reads %x (%v), writes %x (%v); "+
+			"by itself %v, %v at %d, witness %+v, reads %x (%v), writes %x (%v)",
 			a.Verdict, a.Cause, a.At, a.Witness, a.Reads, a.ReadsUnknown, a.Writes, a.WritesUnknown,
 			b.Verdict, b.Cause, b.At, b.Witness, b.Reads, b.ReadsUnknown, b.Writes, b.WritesUnknown)
 	}
 	return ""
 }
 
-// What is remembered is what evaluating says: random kernels, launched with pointers that are anywhere, near each other, at the
-// ends of all addresses, or as they were before.
+// What is remembered is what evaluating says: random kernels, launched with pointers that are anywhere, near each
+// other, at the ends of all addresses, or as they were before.
 func TestRecent(t *testing.T) {
 	var recent footprint.Recent
 	var one, other footprint.Instance
@@ -30,7 +33,8 @@ func TestRecent(t *testing.T) {
 	moved := 0
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 21))
-		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
+		g := &generator{r: r, regs: regFirst,
+			known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}}
 		list := g.block(2)
 		if seed%3 == 0 {
 			g.known = []int{regTid, regTidY, regN}
@@ -47,7 +51,9 @@ func TestRecent(t *testing.T) {
 				places = append(places, 0, 1<<63-64, 1<<63, 1<<64-16)
 			}
 			was := slices.Clone(l.Params)
-			allocs := [][]footprint.Range{nil, {{Lo: 1 << 32, Hi: 1<<32 + 1<<14}, {Lo: 1 << 40, Hi: 1<<40 + 256}, {Lo: 1 << 41, Hi: 1<<41 + 512}, {Lo: 5 << 40, Hi: 6 << 40}}, {{Lo: 1 << 40, Hi: 1<<40 + 512}, {Lo: 1 << 41, Hi: 1 << 42}}}
+			allocs := [][]footprint.Range{nil, {{Lo: 1 << 32, Hi: 1<<32 + 1<<14},
+				{Lo: 1 << 40, Hi: 1<<40 + 256}, {Lo: 1 << 41, Hi: 1<<41 + 512}, {Lo: 5 << 40, Hi: 6 << 40}},
+				{{Lo: 1 << 40, Hi: 1<<40 + 512}, {Lo: 1 << 41, Hi: 1 << 42}}}
 			for try := range 24 {
 				if try%4 != 3 || r.IntN(2) == 0 { // else only allocations change
 					for _, b := range s.Inspect().Bases {
@@ -70,7 +76,8 @@ func TestRecent(t *testing.T) {
 					bad += " with other contents"
 				}
 				if bad != "" {
-					t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, kernelText(list, g.regs))
+					t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block,
+						l.Params, kernelText(list, g.regs))
 				}
 				if recent.Hits > before {
 					hits[one.Verdict]++
@@ -82,26 +89,36 @@ func TestRecent(t *testing.T) {
 		}
 	}
 	t.Logf("%v of %d were remembered, %d moved", hits, recent.Hits+recent.Misses, moved)
-	if hits[footprint.Idempotent] < 5000 || hits[footprint.NotIdempotent] < 1000 || hits[footprint.Unknown] < 1000 || moved < 10000 {
+	if hits[footprint.Idempotent] < 5000 || hits[footprint.NotIdempotent] < 1000 ||
+		hits[footprint.Unknown] < 1000 || moved < 10000 {
 		t.Errorf("%v, %d moved: the test has become weak", hits, moved)
 	}
 }
 
-// A pointer that is used for something else than where accesses lie is no base: whether a launch is a moved one depends on it.
+// A pointer that is used for something else than where accesses lie is no base: whether a launch is a moved one depends
+// on it.
 func TestBases(t *testing.T) {
 	for _, x := range []struct {
 		name, code string
 		bases      []int32
 	}{
 		{"addresses", "ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{0, 8}},
-		{"a null check", "setp.eq.s64 %p1, %rd2, 0; @%p1 bra DONE; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{0}},
-		{"a predicate", "setp.lt.u64 %p1, %rd1, %rd2; ld.global.u32 %r2, [%rd4]; @%p1 st.global.u32 [%rd4], %r2; st.global.u32 [%rd5], 0;", nil},
-		{"an alignment", "and.b64 %rd6, %rd1, 15; setp.ne.s64 %p1, %rd6, 0; @%p1 bra DONE; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{8}},
-		{"a distance", "sub.s64 %rd6, %rd2, %rd1; shl.b64 %rd6, %rd6, 1; add.s64 %rd6, %rd5, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", nil},
-		{"a size", "cvt.u32.u64 %r3, %rd2; mul.wide.u32 %rd6, %r3, %r1; add.s64 %rd6, %rd1, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", []int32{0}},
-		{"a half", "ld.param.u32 %r3, [b+4]; mul.wide.u32 %rd6, %r3, 4; add.s64 %rd6, %rd4, %rd6; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{0}},
-		{"a choice", "setp.lt.u32 %p1, %r1, 2; selp.b64 %rd6, %rd1, %rd2, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", nil},
-		{"a choice at the same base", "setp.lt.u32 %p1, %r9, 2; selp.b64 %rd6, %rd1, %rd4, %p1; ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{8}},
+		{"a null check", "setp.eq.s64 %p1, %rd2, 0; @%p1 bra DONE; ld.global.u32 %r2, [%rd4]; " +
+			"st.global.u32 [%rd5], %r2;", []int32{0}},
+		{"a predicate", "setp.lt.u64 %p1, %rd1, %rd2; ld.global.u32 %r2, [%rd4]; @%p1 st.global.u32 [%rd4], %r2; " +
+			"st.global.u32 [%rd5], 0;", nil},
+		{"an alignment", "and.b64 %rd6, %rd1, 15; setp.ne.s64 %p1, %rd6, 0; @%p1 bra DONE; " +
+			"ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;", []int32{8}},
+		{"a distance", "sub.s64 %rd6, %rd2, %rd1; shl.b64 %rd6, %rd6, 1; add.s64 %rd6, %rd5, %rd6; " +
+			"ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", nil},
+		{"a size", "cvt.u32.u64 %r3, %rd2; mul.wide.u32 %rd6, %r3, %r1; add.s64 %rd6, %rd1, %rd6; " +
+			"ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd4], %r2;", []int32{0}},
+		{"a half", "ld.param.u32 %r3, [b+4]; mul.wide.u32 %rd6, %r3, 4; add.s64 %rd6, %rd4, %rd6; " +
+			"ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{0}},
+		{"a choice", "setp.lt.u32 %p1, %r1, 2; selp.b64 %rd6, %rd1, %rd2, %p1; ld.global.u32 %r2, [%rd6]; " +
+			"st.global.u32 [%rd5], %r2;", nil},
+		{"a choice at the same base", "setp.lt.u32 %p1, %r9, 2; selp.b64 %rd6, %rd1, %rd4, %p1; " +
+			"ld.global.u32 %r2, [%rd6]; st.global.u32 [%rd5], %r2;", []int32{8}},
 	} {
 		s := summarised(t, x.name, `.version 7.0
 .target sm_70
@@ -131,7 +148,8 @@ DONE:
 		places := []uint64{0, 2, 8, 16, 24, 48, 1 << 32, 1<<32 + 8, 1<<32 + 64, 1 << 33, 3 << 33, 5 << 33, 7 << 40}
 		for _, a := range places {
 			for _, b := range places {
-				l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: appendUint(appendUint(appendUint(nil, a, 8), b, 8), uint64(a%3), 4)}
+				l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1},
+					Params: appendUint(appendUint(appendUint(nil, a, 8), b, 8), uint64(a%3), 4)}
 				recent.Evaluate(s, l, &one)
 				s.Evaluate(l, &other)
 				if bad := different(&one, &other); bad != "" {
@@ -175,7 +193,8 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 }
 
-// A kernel may have the same numbers at many places of a program, where its buffers lie at other distances: all of them are remembered.
+// A kernel may have the same numbers at many places of a program, where its buffers lie at other distances: all of them
+// are remembered.
 func TestRecentDistances(t *testing.T) {
 	s := summarised(t, "k", `.version 8.0
 .target sm_80
@@ -211,8 +230,8 @@ func TestRecentDistances(t *testing.T) {
 	}
 }
 
-// A kernel of which nothing is known has no program, also when its summary was read. What an Instance held before is not taken for
-// what it does.
+// A kernel of which nothing is known has no program, also when its summary was read. What an Instance held before is
+// not taken for what it does.
 func TestRecentOpaque(t *testing.T) {
 	b, err := footprint.Opaque("k", nil).MarshalBinary()
 	if err != nil {
@@ -252,8 +271,8 @@ func TestRecentOpaque(t *testing.T) {
 	}
 }
 
-// A kernel that reads a variable of its module, as sin and cos do, is remembered though nobody says where that is; but not beyond an allocation,
-// where the variable might be.
+// A kernel that reads a variable of its module, as sin and cos do, is remembered though nobody says where that is; but
+// not beyond an allocation, where the variable might be.
 func TestRecentReadsVariable(t *testing.T) {
 	const text = `.version 7.0
 .target sm_70
@@ -296,13 +315,15 @@ func TestRecentReadsVariable(t *testing.T) {
 		{0x30000, 0x50000, false, footprint.Unknown},
 		{0x10000, 0x10000, false, footprint.NotIdempotent},
 	} {
-		l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Allocs: allocs, Params: make([]byte, 20)}
+		l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{1, 1, 1},
+			Allocs: allocs, Params: make([]byte, 20)}
 		binary.LittleEndian.PutUint64(l.Params, x.a)
 		binary.LittleEndian.PutUint64(l.Params[8:], x.b)
 		before := recent.Hits
 		recent.Evaluate(s, l, &one)
 		s.Evaluate(l, &other)
-		if bad := different(&one, &other); bad != "" || one.Verdict != x.verdict || recent.Hits > before != x.remembered {
+		if bad := different(&one, &other); bad != "" || one.Verdict != x.verdict ||
+			recent.Hits > before != x.remembered {
 			t.Errorf("a %x, b %x: %s: %v, remembered %v", x.a, x.b, bad, one.Verdict, recent.Hits > before)
 		}
 	}

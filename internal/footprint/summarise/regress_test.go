@@ -74,7 +74,8 @@ func TestRegressions(t *testing.T) {
 }
 `)
 		const a = 1 << 32
-		l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Params: appendUint(appendUint(nil, a, 8), uint64(x.n), 4)}
+		l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1},
+			Params: appendUint(appendUint(nil, a, 8), uint64(x.n), 4)}
 		var in footprint.Instance
 		s.Evaluate(l, &in)
 		if !in.WritesUnknown && !inside(in.Writes, a+x.byte) {
@@ -83,7 +84,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// Numbers that are all beyond what bounds can be are as good as not known: a quotient of two of them was taken for at least 1.
+// Numbers that are all beyond what bounds can be are as good as not known: a quotient of two of them was taken for at
+// least 1.
 func TestKnownBeyondBounds(t *testing.T) {
 	const a, b, tab = 1 << 32, 1 << 33, 1 << 40
 	s := tableKernel(t, `
@@ -97,7 +99,8 @@ func TestKnownBeyondBounds(t *testing.T) {
 	ld.global.u32 %r4, [%rd10];
 	st.global.u32 [%rd7], %r4;`)
 	known := words(8, 5<<60, 7<<60)
-	l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Known: []footprint.Known{{Range: footprint.Range{Lo: tab, Hi: tab + 16}, Contents: footprint.NewContents(known, 16)}}}
+	l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}, Known: []footprint.Known{
+		{Range: footprint.Range{Lo: tab, Hi: tab + 16}, Contents: footprint.NewContents(known, 16)}}}
 	for _, p := range []uint64{a, b, tab} {
 		l.Params = appendUint(l.Params, p, 8)
 	}

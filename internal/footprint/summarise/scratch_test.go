@@ -48,7 +48,8 @@ L9:
 // TestScratch: what a block has written before a barrier, and near misses. Blocks have 32 threads.
 func TestScratch(t *testing.T) {
 	const all, back = "st.global.u32 [%rd4], %r1;", "ld.global.u32 %r9, [%rd9-4]; st.global.u32 [%rd5], %r9;"
-	const first, count = "setp.ne.s32 %p3, %r1, 0; @%p3 bra L1; st.global.u32 [%rd7], 0; L1:", "red.global.add.u32 [%rd7], 1;"
+	const first, count = "setp.ne.s32 %p3, %r1, 0; @%p3 bra L1; st.global.u32 [%rd7], 0; L1:",
+		"red.global.add.u32 [%rd7], 1;"
 	for _, x := range []struct {
 		name, body string
 		want       bool
@@ -61,27 +62,32 @@ func TestScratch(t *testing.T) {
 		{"a barrier of a part", all + "bar.sync 0, 32;" + back, false},
 		{"a barrier of a warp", all + "bar.warp.sync -1;" + back, false},
 		{"who only arrives", all + "bar.arrive 0, 64;" + back, false},
-		{"who arrives counts twice", all + "setp.lt.u32 %p3, %r1, 32; @%p3 bar.arrive 0, 64; bar.sync 0;" + back, false},
+		{"who arrives counts twice",
+			all + "setp.lt.u32 %p3, %r1, 32; @%p3 bar.arrive 0, 64; bar.sync 0;" + back, false},
 		{"who arrives at some barrier", all + "@%p1 bar.arrive %r5, 64; bar.sync 0;" + back, false},
 		{"who arrives elsewhere", all + "@%p1 bar.arrive 1, 64; bar.sync 0;" + back, true},
 		{"a part elsewhere", all + "bar.sync 1, 32; bar.warp.sync -1; bar.sync 0;" + back, true},
 		{"a barrier that some pass", all + "@%p1 bra L1; bar.sync 0; L1:" + back, false},
 		{"read before the barrier", all + "ld.global.u32 %r9, [%rd9-4]; bar.sync 0; st.global.u32 [%rd5], %r9;", false},
 		{"a barrier before the write", "bar.sync 1;" + all + "bar.sync 0;" + back, false},
-		{"a barrier before the write, for some", "@%p1 bra L1; bar.sync 0; bra L2; L1:" + all + "bar.sync 0; L2:" + back, false},
+		{"a barrier before the write, for some", "@%p1 bra L1; bar.sync 0; bra L2; L1:" + all +
+			"bar.sync 0; L2:" + back, false},
 		{"not all write", "@%p1 " + all + "bar.sync 0;" + back, false},
 		{"some have left", "@!%p1 bra L9;" + all + "bar.sync 0;" + back, false},
 		{"some leave afterwards", all + "@!%p1 bra L9; bar.sync 0;" + back, false},
 		{"gaps", "st.global.u8 [%rd4], %r1; bar.sync 0;" + back, false},
-		{"another block's", "ld.param.u32 %r11, [n]; mul.wide.s32 %rd11, %r1, 4; add.s64 %rd11, %rd11, %rd1; st.global.u32 [%rd11], %r1; bar.sync 0;" + back, false},
+		{"another block's", "ld.param.u32 %r11, [n]; mul.wide.s32 %rd11, %r1, 4; add.s64 %rd11, %rd11, %rd1; " +
+			"st.global.u32 [%rd11], %r1; bar.sync 0;" + back, false},
 		{"counted", first + "bar.sync 0;" + count, true},
 		{"counted, predicated", "@%p2 st.global.u32 [%rd7], 0; bar.sync 0;" + count, true},
 		{"counted without a barrier", first + count, false},
 		{"the next one is counted", first + "bar.sync 0; red.global.add.u32 [%rd7+4], 1;", false},
 		{"half of it is set", "@%p2 st.global.u16 [%rd7], 0; bar.sync 0;" + count, false},
-		{"the others set it", "@!%p2 st.global.u32 [%rd7], 0; bar.sync 0;" + count, false}, // they do, but it is not seen
+		// they do, but it is not seen
+		{"the others set it", "@!%p2 st.global.u32 [%rd7], 0; bar.sync 0;" + count, false},
 		{"perhaps none sets it", "setp.eq.s32 %p3, %r1, 7; @%p3 st.global.u32 [%rd7], 0; bar.sync 0;" + count, false},
-		{"some block sets it", "setp.ne.s32 %p3, %r3, 0; @%p3 bra L1; st.global.u32 [%rd7], 0; L1: bar.sync 0;" + count, false},
+		{"some block sets it",
+			"setp.ne.s32 %p3, %r3, 0; @%p3 bra L1; st.global.u32 [%rd7], 0; L1: bar.sync 0;" + count, false},
 	} {
 		s := scratchKernel(t, x.body)
 		l := &footprint.Launch{Grid: [3]uint32{3, 1, 1}, Block: [3]uint32{32, 1, 1}}
@@ -97,8 +103,9 @@ func TestScratch(t *testing.T) {
 	}
 }
 
-// TestRandomScratch: kernels of a write, a barrier and a read at random places, or without one of them, compared with what blocks do:
-// a read sees what its own block has written before a barrier of the whole block, or what was there before.
+// TestRandomScratch: kernels of a write, a barrier and a read at random places, or without one of them, compared with
+// what blocks do: a read sees what its own block has written before a barrier of the whole block, or what was there
+// before.
 func TestRandomScratch(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	counts := map[footprint.Verdict]int{}
@@ -138,7 +145,8 @@ func TestRandomScratch(t *testing.T) {
 		if before {
 			body += "\n	bar.sync 0;"
 		}
-		body += []string{"", "\n	@%p2", "\n	setp.ne.s32 %p3, %r1, 0;\n	@%p3 bra L1;", "\n	setp.lt.u32 %p3, %r1, 2;\n	@%p3", ""}[who] + "\n	st.global.u32 [%rd21], %r1;\nL1:"
+		body += []string{"", "\n	@%p2", "\n	setp.ne.s32 %p3, %r1, 0;\n	@%p3 bra L1;",
+			"\n	setp.lt.u32 %p3, %r1, 2;\n	@%p3", ""}[who] + "\n	st.global.u32 [%rd21], %r1;\nL1:"
 		if after > 0 {
 			body += "\n	bar.sync 0;"
 		}
@@ -148,7 +156,8 @@ func TestRandomScratch(t *testing.T) {
 			body += "\n	ld.global.u32 %r9, [%rd22];"
 		}
 		s := scratchKernel(t, body)
-		l := &footprint.Launch{Grid: [3]uint32{1 + r.Uint32N(3), 1, 1}, Block: [3]uint32{1 + r.Uint32N(5), 1 + r.Uint32N(3), 1}}
+		l := &footprint.Launch{Grid: [3]uint32{1 + r.Uint32N(3), 1, 1},
+			Block: [3]uint32{1 + r.Uint32N(5), 1 + r.Uint32N(3), 1}}
 		l.Params = appendUint(appendUint(appendUint(nil, 1<<32, 8), 1<<33, 8), 96, 4)
 		at := func(p place, x, y, b int) int { return (x^p.flip)*p.x + y*p.y + b*p.b + p.c }
 		written, live, updated := map[int]bool{}, map[int]bool{}, map[int]bool{}
@@ -188,7 +197,8 @@ func TestRandomScratch(t *testing.T) {
 			t.Fatalf("kernel %d: %v, blocks %v of %v\n%s", i, in.Verdict, l.Grid, l.Block, body)
 		}
 		for j := range s.Code.Accs {
-			if in.Verdict == footprint.Idempotent && s.Code.Accs[j].Kind != footprint.IsWrite && s.Code.Accs[j].Cover != 0 {
+			if in.Verdict == footprint.Idempotent && s.Code.Accs[j].Kind != footprint.IsWrite &&
+				s.Code.Accs[j].Cover != 0 {
 				covered++
 				break
 			}

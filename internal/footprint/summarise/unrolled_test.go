@@ -6,7 +6,8 @@ import (
 	"holdfast/internal/footprint"
 )
 
-// TestUnrolled: for j from row[i] to below row[i+1], unrolled by 4, reads no columns behind the last row. One that reads one more does.
+// TestUnrolled: for j from row[i] to below row[i+1], unrolled by 4, reads no columns behind the last row. One that
+// reads one more does.
 func TestUnrolled(t *testing.T) {
 	body := func(last string) string {
 		column := func(off string) string {
@@ -50,16 +51,19 @@ L4:
 	st.global.u32 [%rd7], %r1;`
 	}
 	const a, tab = 1 << 32, 1 << 40
-	csr := append(words(4, 0, 5, 6, 14, 16), words(4, 70, 64, 68, 65, 66, 69, 64, 64, 65, 66, 64, 64, 64, 64, 64, 70)...)
+	csr := append(words(4, 0, 5, 6, 14, 16),
+		words(4, 70, 64, 68, 65, 66, 69, 64, 64, 65, 66, 64, 64, 64, 64, 64, 70)...)
 	for _, x := range []struct {
 		last  string
 		known int
 		want  footprint.Verdict
-	}{{"32", len(csr), footprint.Idempotent}, {"32", len(csr) - 4, footprint.Unknown}, {"36", len(csr), footprint.Unknown}} {
+	}{{"32", len(csr), footprint.Idempotent}, {"32", len(csr) - 4, footprint.Unknown},
+		{"36", len(csr), footprint.Unknown}} {
 		s := tableKernel(t, body(x.last))
 		l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{4, 1, 1}}
 		l.Params = appendUint(appendUint(appendUint(appendUint(nil, a, 8), a, 8), tab, 8), 4, 4)
-		l.Known = []footprint.Known{{Range: footprint.Range{Lo: tab, Hi: tab + uint64(x.known)}, Contents: footprint.NewContents(csr[:x.known], uint64(x.known))}}
+		l.Known = []footprint.Known{{Range: footprint.Range{Lo: tab, Hi: tab + uint64(x.known)},
+			Contents: footprint.NewContents(csr[:x.known], uint64(x.known))}}
 		var in footprint.Instance
 		s.Evaluate(l, &in)
 		if in.Verdict != x.want {

@@ -20,9 +20,13 @@ func TestReadsVariables(t *testing.T) {
 		{"no variable", ".global .align 4 .b32 v[64];", "ld.global.u32 %r2, [%rd3];", false, false},
 		{"one word too many", ".global .align 4 .b32 v[63];", "ld.global.u32 %r2, [%rd2];", false, true},
 		{"before it", ".global .align 4 .b32 v[64];", "ld.global.u32 %r2, [%rd2+-4];", false, true},
-		{"of a size that is not known", ".extern .global .align 4 .b32 v[];", "ld.global.u32 %r2, [%rd2];", false, true},
-		{"and of somewhere", ".global .align 4 .b32 v[64];", "ld.global.u32 %r2, [%rd2]; ld.global.u64 %rd4, [%rd3]; ld.global.u32 %r2, [%rd4];", false, true},
-		{"at an index from memory", ".global .align 4 .b32 v[64];", "ld.global.u32 %r2, [%rd3]; mul.wide.u32 %rd4, %r2, 4; mov.u64 %rd5, v; add.s64 %rd5, %rd5, %rd4; ld.global.u32 %r2, [%rd5];", false, true},
+		{"of a size that is not known", ".extern .global .align 4 .b32 v[];",
+			"ld.global.u32 %r2, [%rd2];", false, true},
+		{"and of somewhere", ".global .align 4 .b32 v[64];",
+			"ld.global.u32 %r2, [%rd2]; ld.global.u64 %rd4, [%rd3]; ld.global.u32 %r2, [%rd4];", false, true},
+		{"at an index from memory", ".global .align 4 .b32 v[64];",
+			"ld.global.u32 %r2, [%rd3]; mul.wide.u32 %rd4, %r2, 4; mov.u64 %rd5, v; add.s64 %rd5, %rd5, %rd4; " +
+				"ld.global.u32 %r2, [%rd5];", false, true},
 		{"that is changed", ".global .align 4 .b32 v[64];", "atom.global.add.u32 %r2, [%rd2], 1;", false, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -48,7 +52,8 @@ func TestReadsVariables(t *testing.T) {
 }`)
 			params := make([]byte, 16)
 			params[5], params[13] = 1, 2 // 1<<40, 2<<40
-			l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Params: params, Allocs: []footprint.Range{{Lo: 1 << 40, Hi: 1<<40 + 4096}, {Lo: 2 << 40, Hi: 2<<40 + 4096}}}
+			l := &footprint.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Params: params,
+				Allocs: []footprint.Range{{Lo: 1 << 40, Hi: 1<<40 + 4096}, {Lo: 2 << 40, Hi: 2<<40 + 4096}}}
 			var in, again footprint.Instance
 			var recent footprint.Recent
 			s.Evaluate(l, &in)
@@ -61,11 +66,13 @@ func TestReadsVariables(t *testing.T) {
 			if in.ReadsVariables != x.variables || in.ReadsUnknown != x.unknown {
 				t.Errorf("reads variables: %v, unknown: %v", in.ReadsVariables, in.ReadsUnknown)
 			}
-			if x.variables && (len(in.Reads) > 0 || !slices.Equal(in.Writes, []footprint.Range{{Lo: 2 << 40, Hi: 2<<40 + 256}}) || in.WritesUnknown) {
+			if x.variables && (len(in.Reads) > 0 ||
+				!slices.Equal(in.Writes, []footprint.Range{{Lo: 2 << 40, Hi: 2<<40 + 256}}) || in.WritesUnknown) {
 				t.Errorf("reads %x, writes %x (%v)", in.Reads, in.Writes, in.WritesUnknown)
 			}
 			l.Globals = []footprint.Range{{Lo: 3 << 40, Hi: 3<<40 + 256}}
-			if s.Evaluate(l, &in); x.variables && (in.ReadsUnknown || in.ReadsVariables || !slices.Equal(in.Reads, []footprint.Range{{Lo: 3 << 40, Hi: 3<<40 + 256}})) {
+			if s.Evaluate(l, &in); x.variables && (in.ReadsUnknown || in.ReadsVariables ||
+				!slices.Equal(in.Reads, []footprint.Range{{Lo: 3 << 40, Hi: 3<<40 + 256}})) {
 				t.Errorf("at a place that is known: reads %x (%v)", in.Reads, in.ReadsUnknown)
 			}
 		})
@@ -78,7 +85,8 @@ func TestRandomVariables(t *testing.T) {
 	var in, again footprint.Instance
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 31))
-		g := &generator{r: r, regs: regFirst, known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, variables: true}
+		g := &generator{r: r, regs: regFirst,
+			known: []int{regTid, regTid, regTidY, regCta, regCta, regNtid, regN, regM}, variables: true}
 		list := g.block(1)
 		src := kernelText(list, g.regs)
 		s := summarised(t, fmt.Sprintf("seed %d", seed), src)

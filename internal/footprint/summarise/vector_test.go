@@ -86,7 +86,8 @@ func TestVectorRegisters(t *testing.T) {
 		for _, launch := range []string{"block 32 p 1000 p 2000", "block 32 p 1000 p 1000", "block 32 p 1000 p 1010"} {
 			var got, want footprint.Instance
 			summarised(t, c.name, strings.Replace(vectorKernel, "BODY", c.body, 1)).Evaluate(launchOf(t, launch), &got)
-			summarised(t, "scalar", strings.Replace(vectorKernel, "BODY", scalar, 1)).Evaluate(launchOf(t, launch), &want)
+			summarised(t, "scalar",
+				strings.Replace(vectorKernel, "BODY", scalar, 1)).Evaluate(launchOf(t, launch), &want)
 			g := rangesText(got.Reads, got.ReadsUnknown) + rangesText(got.Writes, got.WritesUnknown)
 			w := rangesText(want.Reads, want.ReadsUnknown) + rangesText(want.Writes, want.WritesUnknown)
 			if c.known && (got.Verdict != want.Verdict || g != w) {

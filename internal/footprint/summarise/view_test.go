@@ -6,7 +6,8 @@ import (
 	"holdfast/internal/footprint"
 )
 
-// A witness is looked for only where a followed thread may be seen to read and to write: not if it is loaded whether it writes.
+// A witness is looked for only where a followed thread may be seen to read and to write: not if it is loaded whether it
+// writes.
 func TestView(t *testing.T) {
 	for _, x := range []struct {
 		name, test string
@@ -15,7 +16,8 @@ func TestView(t *testing.T) {
 	}{
 		{"a condition that is computed", "setp.lt.u32 %p1, %r1, %r2;", false, footprint.NotIdempotent},
 		{"a condition that is loaded", "setp.lt.f32 %p1, %f1, 0f00000000;", true, footprint.Unknown},
-		{"one of two conditions that is computed, and decides for thread 2", "setp.lt.f32 %p2, %f1, 0f00000000;\n\tsetp.ge.u32 %p3, %r1, %r2;\n\tor.pred %p1, %p2, %p3;", false, footprint.NotIdempotent},
+		{"one of two conditions that is computed, and decides for thread 2", "setp.lt.f32 %p2, %f1, 0f00000000;\n" +
+			"\tsetp.ge.u32 %p3, %r1, %r2;\n\tor.pred %p1, %p2, %p3;", false, footprint.NotIdempotent},
 	} {
 		s := summarised(t, x.name, `.version 8.0
 .target sm_80

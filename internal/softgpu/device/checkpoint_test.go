@@ -82,7 +82,8 @@ func helper(path, mode string) {
 	mip := k.must("cuMipmappedArrayCreate", a(3), blob(desc.record()))[0]
 	level := k.must("cuMipmappedArrayGetLevel", a(mip, 2))[0]
 	surface := k.must("cuSurfObjectCreate", nil, blob(resourceDesc(arr)))[0]
-	texture := k.must("cuTexObjectCreate", nil, blob(resourceDesc(arr)), blob(make([]byte, sizeofTextureDesc)), le64(^uint64(0)))[0]
+	texture := k.must("cuTexObjectCreate", nil, blob(resourceDesc(arr)),
+		blob(make([]byte, sizeofTextureDesc)), le64(^uint64(0)))[0]
 	place := k.must("ARRAY_LAYOUT", a(arr))[0]
 	grow := k.must("cuModuleGetFunction", a(k.load(growPTX)), blob([]byte("grow")))[0]
 	length := k.must("cuMemAlloc", a(4))[0]
@@ -160,7 +161,8 @@ func helper(path, mode string) {
 		if l := k.must("cuMipmappedArrayGetLevel", a(mip, 2)); l[0] != level {
 			t.Fatalf("level %#x, was %#x", l[0], level)
 		}
-		for name, h := range map[string]uint64{"cuSurfObjectGetResourceDesc": surface, "cuTexObjectGetResourceDesc": texture} {
+		for name, h := range map[string]uint64{"cuSurfObjectGetResourceDesc": surface,
+			"cuTexObjectGetResourceDesc": texture} {
 			if _, rep := k.do(name, a(h)); !bytes.Equal(rep.Payload, blob(resourceDesc(arr))) {
 				t.Fatalf("%s: %v", name, rep.Payload)
 			}
@@ -304,7 +306,8 @@ func (c *client) comeBack(mode string) bool {
 		if _, err := unix.Pwrite(rep.FDs[0], p.mem, 0); err != nil {
 			c.t.Fatal(err)
 		}
-		if _, err := unix.MmapPtr(rep.FDs[0], 0, unsafe.Pointer(&p.mem[0]), uintptr(len(p.mem)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+		if _, err := unix.MmapPtr(rep.FDs[0], 0, unsafe.Pointer(&p.mem[0]), uintptr(len(p.mem)),
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
 			c.t.Fatal(err)
 		}
 		unix.Close(rep.FDs[0])
@@ -507,7 +510,8 @@ func FuzzProcessImage(f *testing.F) {
 	_ = enc.Encode(processImage{Magic: imageMagic, Version: imageVersion, Next: firstHandle + 160,
 		Contexts: []contextImage{{Handle: firstHandle, Primary: true, Active: true}}, Primaries: []uint64{firstHandle},
 		Physicals: []physicalImage{{0, granularity}}, Slabs: []slabImage{{windowLo, 0, 0}},
-		Allocs: []allocImage{{VA: windowLo, Size: 100, Extent: 512, Kind: allocDevice, Cx: firstHandle, Slab: 0, Phys: -1}},
+		Allocs: []allocImage{{VA: windowLo, Size: 100, Extent: 512, Kind: allocDevice,
+			Cx: firstHandle, Slab: 0, Phys: -1}},
 	})
 	_ = enc.Encode(memoryPiece{0, 0, []byte("abc")})
 	_ = enc.Encode(memoryPiece{Phys: -1})

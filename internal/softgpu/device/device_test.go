@@ -161,7 +161,8 @@ func (c *client) connect(flags uint64) {
 func hello(t testing.TB, conn *gpuwire.Conn, nonce, tid, flags uint64) {
 	t.Helper()
 	var rep gpuwire.Reply
-	if err := conn.WriteRequest(&gpuwire.Request{Op: gpuwire.OpHello, Args: []uint64{gpuwire.ProtocolVersion, uint64(os.Getpid()), tid, nonce, flags}}); err != nil {
+	if err := conn.WriteRequest(&gpuwire.Request{Op: gpuwire.OpHello,
+		Args: []uint64{gpuwire.ProtocolVersion, uint64(os.Getpid()), tid, nonce, flags}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.ReadReply(&rep); err != nil || rep.Status != 0 || len(rep.Outs) != 5 {
@@ -760,10 +761,13 @@ func TestHostileArguments(t *testing.T) {
 			}
 		}
 	}()
-	skip := map[string]bool{"cuCheckpointProcessRestore": true, "cuCheckpointProcessCheckpoint": true, "cuCheckpointProcessLock": true,
-		"cuStreamWaitValue32": true, "cuStreamWaitValue64": true, "cuStreamBatchMemOp": true} // may wait for ever, as asked
+	skip := map[string]bool{"cuCheckpointProcessRestore": true, "cuCheckpointProcessCheckpoint": true,
+		"cuCheckpointProcessLock": true,
+		"cuStreamWaitValue32":     true, "cuStreamWaitValue64": true, // may wait for ever, as asked
+		"cuStreamBatchMemOp": true}
 	va := k.must("cuMemAlloc", a(4096))[0]
-	interesting := []uint64{0, 1, 2, 3, 4, 64, 4096, 2 << 20, va, firstHandle, firstHandle + 16, firstHandle + 32, firstHandle + 48, 1 << 31, 1 << 63, ^uint64(0)}
+	interesting := []uint64{0, 1, 2, 3, 4, 64, 4096, 2 << 20, va, firstHandle, firstHandle + 16, firstHandle + 32,
+		firstHandle + 48, 1 << 31, 1 << 63, ^uint64(0)}
 	for name := range names() {
 		if skip[name] {
 			continue

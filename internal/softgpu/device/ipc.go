@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Memory of one process in another, the way before exportable handles: a CUipcMemHandle, or what a memory pool tells of a pointer,
-// names an allocation of a living process. It says nothing that its own user does not know, and is looked up when it is used.
+// Memory of one process in another, the way before exportable handles: a CUipcMemHandle, or what a memory pool tells of
+// a pointer, names an allocation of a living process. It says nothing that its own user does not know, and is looked up
+// when it is used.
 const (
 	sharedMagic  = 0x31637069_4648 // "HFipc1"
 	sizeofShared = 64
@@ -69,7 +70,8 @@ func (p *process) open(cx *deviceContext, at sharedPlace, po *pool) (*allocation
 		return nil, err
 	}
 	p.serial++
-	a := &allocation{va: va + at.off, size: at.size, extent: at.phys.size, kind: allocOpened, dev: at.dev, cx: cx, id: p.serial,
+	a := &allocation{va: va + at.off, size: at.size, extent: at.phys.size, kind: allocOpened,
+		dev: at.dev, cx: cx, id: p.serial,
 		phys: at.phys, opened: 1, opening: va, pool: po}
 	p.allocs.insert(a)
 	if po != nil {

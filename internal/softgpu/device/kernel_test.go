@@ -65,7 +65,8 @@ func scaleParams(ptr uint64, n, factor, bias uint32) []byte {
 
 func (k *conn) scale(fn, stream, ptr uint64, n, factor, bias uint32) {
 	k.c.t.Helper()
-	k.must("LAUNCH", a(fn, uint64(n+127)/128, 1, 1, 128, 1, 1, 0, stream, 0), blob(scaleParams(ptr, n, factor, bias)), blob(nil))
+	k.must("LAUNCH", a(fn, uint64(n+127)/128, 1, 1, 128, 1, 1, 0, stream, 0),
+		blob(scaleParams(ptr, n, factor, bias)), blob(nil))
 }
 
 func (k *conn) u32s(va uint64, n int) []uint32 {
@@ -167,7 +168,8 @@ func TestLibrariesAreModulesOfEachContext(t *testing.T) {
 }
 
 func wrongPTX(line string) string {
-	return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<4>;\n" + line + "\nret;\n}\n"
+	return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n" +
+		".reg .b32 %r<4>;\n" + line + "\nret;\n}\n"
 }
 
 func TestModulesAreRefusedWithAReason(t *testing.T) {
@@ -183,7 +185,8 @@ func TestModulesAreRefusedWithAReason(t *testing.T) {
 		{wrongPTX("add.u32 %r1, %r2, %r9;"), InvalidPTX, "module.ptx:7:19: %r9 is outside %r<4>"},
 		{wrongPTX("add.u32 %r1, %r2, %rx; bra NOWHERE;"), InvalidPTX, "module.ptx:7:28: NOWHERE is not declared"},
 	} {
-		st, rep := k.do("MODULE_LOAD", nil, blob([]byte(c.image)), blob(append(le32(5), le32(6)...)), words(0xdead, 4000))
+		st, rep := k.do("MODULE_LOAD", nil, blob([]byte(c.image)),
+			blob(append(le32(5), le32(6)...)), words(0xdead, 4000))
 		if st != c.want {
 			t.Errorf("%q: %v", c.image, st)
 			continue
@@ -351,11 +354,14 @@ func TestGraphsFromNodes(t *testing.T) {
 	fn := k.must("cuModuleGetFunction", a(k.load(scalePTX)), blob([]byte("scale")))[0]
 	va := k.must("cuMemAlloc", a(400))[0]
 	g := k.must("cuGraphCreate", a(0))[0]
-	in := k.must("GRAPH_ADD_MEMCPY", a(g, 0, va, 0x5000, gpuwire.KindKnown, gpuwire.KindPageable, 400, 1, 1, 400, 1, 400, 1), words())[0]
-	kn := k.must("GRAPH_ADD_KERNEL", a(g, 1, fn, 1, 1, 1, 128, 1, 1, 0, 0), words(in), blob(scaleParams(va, 100, 2, 1)), blob(nil))[0]
+	in := k.must("GRAPH_ADD_MEMCPY",
+		a(g, 0, va, 0x5000, gpuwire.KindKnown, gpuwire.KindPageable, 400, 1, 1, 400, 1, 400, 1), words())[0]
+	kn := k.must("GRAPH_ADD_KERNEL", a(g, 1, fn, 1, 1, 1, 128, 1, 1, 0, 0), words(in),
+		blob(scaleParams(va, 100, 2, 1)), blob(nil))[0]
 	ev := k.must("cuEventCreate", a(0))[0]
 	rec := k.must("cuGraphAddEventRecordNode", a(g, 1, ev), words(kn))[0]
-	out := k.must("GRAPH_ADD_MEMCPY", a(g, 1, 0x6000, va, gpuwire.KindPageable, gpuwire.KindKnown, 400, 1, 1, 400, 1, 400, 1), words(rec))[0]
+	out := k.must("GRAPH_ADD_MEMCPY",
+		a(g, 1, 0x6000, va, gpuwire.KindPageable, gpuwire.KindKnown, 400, 1, 1, 400, 1, 400, 1), words(rec))[0]
 	e := k.must("cuGraphInstantiate", a(g, 0))[0]
 	s := k.must("cuStreamCreate", a(0))[0]
 	run := func(want uint32) {
@@ -617,7 +623,8 @@ func TestGraphOrder(t *testing.T) {
 	g := k.must("cuGraphCreate", a(0))[0]
 	add := func(fn, i uint64, deps ...uint64) uint64 {
 		params := append(le64(p), le32(uint32(i))...)
-		return k.must("GRAPH_ADD_KERNEL", a(g, uint64(len(deps)), fn, 1, 1, 1, 1, 1, 1, 0, 0), words(deps...), blob(params), blob(nil))[0]
+		return k.must("GRAPH_ADD_KERNEL", a(g, uint64(len(deps)), fn, 1, 1, 1, 1, 1, 1, 0, 0), words(deps...),
+			blob(params), blob(nil))[0]
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	var nodes []uint64

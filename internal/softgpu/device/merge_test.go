@@ -50,7 +50,8 @@ helper2:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"own = 1", "own$2 = 1", "generic(own$2)", ".func helper$2", "[own$2", "call helper$2", "mov.u64 %d1, own$2", "mov.u32 own, 5", "%r1, own;"} {
+	for _, want := range []string{"own = 1", "own$2 = 1", "generic(own$2)", ".func helper$2", "[own$2", "call helper$2",
+		"mov.u64 %d1, own$2", "mov.u32 own, 5", "%r1, own;"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -74,7 +75,8 @@ func TestLinkResolves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, n := range map[string]int{".u32 v": 1, ".func f": 1, ".func w": 1, "pool[]": 1, ".extern .global": 0, ".weak": 0, ".func vprintf2": 1} {
+	for what, n := range map[string]int{".u32 v": 1, ".func f": 1, ".func w": 1, "pool[]": 1, ".extern .global": 0,
+		".weak": 0, ".func vprintf2": 1} {
 		if c := strings.Count(got, what); c != n {
 			t.Errorf("%d times %q, want %d:\n%s", c, what, n, got)
 		}
@@ -92,7 +94,8 @@ func TestLinkResolves(t *testing.T) {
 // The result is for the newest architecture and version of the inputs.
 func TestLinkTarget(t *testing.T) {
 	var units []*unit
-	for _, head := range []string{".version 7.8\n.target sm_75\n", ".version 8.0\n.target sm_90a\n", ".version 7.0\n.target sm_80\n"} {
+	for _, head := range []string{".version 7.8\n.target sm_75\n", ".version 8.0\n.target sm_90a\n",
+		".version 7.0\n.target sm_80\n"} {
 		m, err := ptx.Parse("unit", []byte(head+".address_size 64\n"))
 		if err != nil {
 			t.Fatal(err)

@@ -168,7 +168,8 @@ func unexpected(err error) error {
 // body reads nwords words, the payload, and claims nfds descriptors.
 func (c *Conn) body(nwords, nfds uint32, payload uint64) ([]uint64, []byte, []int, error) {
 	if nwords > MaxArgs || nfds > MaxFDs || payload > MaxPayload {
-		return nil, nil, nil, fmt.Errorf("%d words, %d descriptors, %d bytes of payload: %w", nwords, nfds, payload, ErrProtocol)
+		return nil, nil, nil,
+			fmt.Errorf("%d words, %d descriptors, %d bytes of payload: %w", nwords, nfds, payload, ErrProtocol)
 	}
 	if err := c.need(int(nwords) * 8); err != nil {
 		return nil, nil, nil, unexpected(err)
@@ -228,7 +229,8 @@ func (c *Conn) ReadRequest(req *Request) (err error) {
 		return fmt.Errorf("magic %#x: %w", m, ErrProtocol)
 	}
 	req.Op = binary.LittleEndian.Uint32(h[4:])
-	nargs, nfds, payload := binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint32(h[12:]), binary.LittleEndian.Uint64(h[16:])
+	nargs, nfds, payload := binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint32(h[12:]),
+		binary.LittleEndian.Uint64(h[16:])
 	c.r += headerSize
 	req.Args, req.Payload, req.FDs, err = c.body(nargs, nfds, payload)
 	req.Lost, c.lost = c.lost, false
@@ -250,7 +252,8 @@ func (c *Conn) ReadReply(rep *Reply) (err error) {
 	}
 	h := c.in[c.r : c.r+headerSize]
 	rep.Status = int32(binary.LittleEndian.Uint32(h))
-	nouts, nfds, payload := binary.LittleEndian.Uint32(h[4:]), binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint64(h[16:])
+	nouts, nfds, payload := binary.LittleEndian.Uint32(h[4:]), binary.LittleEndian.Uint32(h[8:]),
+		binary.LittleEndian.Uint64(h[16:])
 	c.r += headerSize
 	rep.Outs, rep.Payload, rep.FDs, err = c.body(nouts, nfds, payload)
 	c.lost = false // clients send none
@@ -280,7 +283,8 @@ func (c *Conn) WriteReply(rep *Reply) error {
 
 func (c *Conn) send(b []byte, words []uint64, payload []byte, fds []int) error {
 	if len(words) > MaxArgs || len(fds) > MaxFDs || len(payload) > MaxPayload {
-		return fmt.Errorf("%d words, %d descriptors, %d bytes of payload: %w", len(words), len(fds), len(payload), ErrProtocol)
+		return fmt.Errorf("%d words, %d descriptors, %d bytes of payload: %w", len(words), len(fds),
+			len(payload), ErrProtocol)
 	}
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(payload)))
 	for _, w := range words {

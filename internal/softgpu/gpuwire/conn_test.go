@@ -62,8 +62,10 @@ func TestMessagesArriveAsSent(t *testing.T) {
 		if err := b.ReadRequest(&got); err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
-		if got.Op != sent[i].Op || !slices.Equal(got.Args, sent[i].Args) || !bytes.Equal(got.Payload, sent[i].Payload) || len(got.FDs) != len(sent[i].FDs) {
-			t.Errorf("message %d: op %d, %d args, %d bytes, %d descriptors", i, got.Op, len(got.Args), len(got.Payload), len(got.FDs))
+		if got.Op != sent[i].Op || !slices.Equal(got.Args, sent[i].Args) ||
+			!bytes.Equal(got.Payload, sent[i].Payload) || len(got.FDs) != len(sent[i].FDs) {
+			t.Errorf("message %d: op %d, %d args, %d bytes, %d descriptors", i, got.Op, len(got.Args),
+				len(got.Payload), len(got.FDs))
 		}
 		for _, fd := range got.FDs {
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {

@@ -69,42 +69,52 @@
 // Base names that stand for several C signatures:
 //
 //	cuCtxCreate(flags, dev) → ctx      (v3, v4: affinity and cig parameters must be null, else 801 from the stub)
-//	cuGraphInstantiate(graph, flags) → exec        (v1, v2, WithFlags, WithParams; WithParams: result_out, hErrNode_out cleared;
-//	                                                its hUploadStream is ignored)
+//	cuGraphInstantiate(graph, flags) → exec        (v1, v2, WithFlags, WithParams; WithParams: result_out,
+//	                                hErrNode_out cleared; its hUploadStream is ignored)
 //	cuGraphExecUpdate(exec, graph) → result, errorNode, errorFromNode     (v1 and v2)
 //	cuStreamBeginCapture(stream, mode)
-//	cuStreamGetCaptureInfo(stream) → status, id, graph, numDependencies; blob u64 deps[]   (v1 to v3; edge data are zero)
+//	cuStreamGetCaptureInfo(stream) → status, id, graph, numDependencies; blob u64 deps[]
+//	                                (v1 to v3; edge data are zero)
 //	cuStreamUpdateCaptureDependencies(stream, numDependencies, flags); blob deps
 //	cuGraphAddDependencies, cuGraphRemoveDependencies(graph, n); blobs from[], to[]
 //	cuGraphGetEdges(graph) → n; blobs from[], to[]
-//	cuGraphGetNodes(graph) → n; blob; the same for RootNodes; cuGraphNodeGetDependencies, …DependentNodes(node) → n; blob
+//	cuGraphGetNodes(graph) → n; blob; the same for RootNodes;
+//	                                cuGraphNodeGetDependencies, …DependentNodes(node) → n; blob
 //	cuGraphAddEmptyNode(graph, n) blob deps → node; ChildGraphNode(graph, n, child), EventRecordNode(graph, n, event),
 //	                                EventWaitNode(graph, n, event) likewise
 //	cuGraphAddMemsetNode(graph, n, ctx); blobs deps[], CUDA_MEMSET_NODE_PARAMS (v1, 40 bytes) → node
 //	cuGraphAddHostNode(graph, n, fn, userData); blob deps[] → node
-//	cuGraphMemsetNodeGetParams(node); blob; …SetParams(node); blob.  cuGraphExecMemsetNodeSetParams(exec, node, ctx); blob
-//	cuGraphHostNodeGetParams(node) → fn, userData; …SetParams(node, fn, userData); cuGraphExecHostNodeSetParams(exec, node, fn, userData)
+//	cuGraphMemsetNodeGetParams(node); blob; …SetParams(node); blob.
+//	                                cuGraphExecMemsetNodeSetParams(exec, node, ctx); blob
+//	cuGraphHostNodeGetParams(node) → fn, userData; …SetParams(node, fn, userData);
+//	                                cuGraphExecHostNodeSetParams(exec, node, fn, userData)
 //	cuGraphAddNode: the stub dispatches on the node type to the above
-//	cuCheckpointProcessLock(pid, timeoutMs); …Checkpoint(pid); …Restore(pid); …Unlock(pid); …GetState(pid) → state; …GetRestoreThreadId(pid) → tid
-//	cuPointerGetAttribute(attribute, ptr); reply blob of the attribute's size. cuPointerGetAttributes(n, ptr); blob u32 attrs[n];
-//	                                reply n blobs
+//	cuCheckpointProcessLock(pid, timeoutMs); …Checkpoint(pid); …Restore(pid); …Unlock(pid); …GetState(pid) → state;
+//	                                …GetRestoreThreadId(pid) → tid
+//	cuPointerGetAttribute(attribute, ptr); reply blob of the attribute's size. cuPointerGetAttributes(n, ptr);
+//	                                blob u32 attrs[n]; reply n blobs
 //	cuMemExportToShareableHandle(handle, type, flags) → reply carries 1 descriptor
 //	cuMemImportFromShareableHandle(type), request carries 1 descriptor → handle
 //	cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle: likewise, of a pool
 //	cuMemAllocFromPoolAsync(size, pool, stream) → ptr
 //	cuGraphAddMemAllocNode(graph, n); blobs deps[], CUDA_MEM_ALLOC_NODE_PARAMS → node; reply blob: the same with dptr
-//	cuOccupancyMaxPotentialBlockSize(func, dynamicSMem, limit) → minGrid, block    (WithFlags: flags ignored; a non-null size
-//	                                function: the stub calls it for block size 1024, or limit, and sends the result as dynamicSMem)
+//	cuOccupancyMaxPotentialBlockSize(func, dynamicSMem, limit) → minGrid, block    (WithFlags: flags ignored; a
+//	                                non-null size function: the stub calls it for block size 1024, or limit, and sends
+//	                                the result as dynamicSMem)
 //	cuOccupancyMaxActiveBlocksPerMultiprocessor(func, blockSize, dynamicSMem) → n  (WithFlags: same operation)
-//	cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters(func, gx…bz, shared bytes); blob CUlaunchAttribute[] → n
-//	cuTensorMapEncodeTiled(type, rank, address, interleave, swizzle, L2 promotion, fill); blobs u64 dim[rank], u64 strides[rank-1],
-//	                                u32 box[rank], u32 steps[rank]; reply blob CUtensorMap
-//	cuTensorMapEncodeIm2col(the 7 of Tiled, channels, pixels); blobs dim[], strides[], s32 lower[rank-2], s32 upper[rank-2], u32 steps[rank]
+//	cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters(func, gx…bz, shared bytes);
+//	                                blob CUlaunchAttribute[] → n
+//	cuTensorMapEncodeTiled(type, rank, address, interleave, swizzle, L2 promotion, fill); blobs u64 dim[rank],
+//	                                u64 strides[rank-1], u32 box[rank], u32 steps[rank]; reply blob CUtensorMap
+//	cuTensorMapEncodeIm2col(the 7 of Tiled, channels, pixels); blobs dim[], strides[], s32 lower[rank-2],
+//	                                s32 upper[rank-2], u32 steps[rank]
 //	cuTensorMapReplaceAddress(address); blob CUtensorMap; reply blob: the same with the address
-//	cuLinkCreate() → state; cuLinkAddData(state, type); blobs image, name; reply blob error log (also on failure). cuLinkAddFile is
-//	                                cuLinkAddData. cuLinkComplete(state); reply blobs error log (also on failure), linked image
-//	cuTexObjectCreate(); blobs CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC → object; cuSurfObjectCreate(); blob
-//	                                CUDA_RESOURCE_DESC → object. The Get…Desc calls answer with the blob.
+//	cuLinkCreate() → state; cuLinkAddData(state, type); blobs image, name; reply blob error log (also on failure).
+//	                                cuLinkAddFile is cuLinkAddData. cuLinkComplete(state); reply blobs error log (also
+//	                                on failure), linked image
+//	cuTexObjectCreate(); blobs CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUDA_RESOURCE_VIEW_DESC → object;
+//	                                cuSurfObjectCreate(); blob CUDA_RESOURCE_DESC → object. The Get…Desc calls answer
+//	                                with the blob.
 //	cuArrayGetMemoryRequirements(array, device), cuMipmapped… likewise; reply blob CUDA_ARRAY_MEMORY_REQUIREMENTS
 //	cuMemAdvise, cuMemPrefetchAsync, cuMem…BatchAsync but cuMemcpyBatchAsync: any arguments, accepted
 //	cuEventRecord(event, stream)  (WithFlags: flags ignored)
@@ -123,43 +133,49 @@
 //	STATS() → raw JSON
 //	HOST_ALLOC(bytes, flags, kind) → id, mapped bytes; 1 descriptor (a memfd)
 //	     For cuMemAllocHost (flags 0), cuMemHostAlloc, and cuMemAllocManaged (kind 1, flags as given). The stub maps
-//	     the descriptor MAP_SHARED, sends HOST_PLACED, closes the descriptor and keeps (id, address, mapped bytes) in its
-//	     table of pinned ranges, which is how it classifies pointers.
+//	     the descriptor MAP_SHARED, sends HOST_PLACED, closes the descriptor and keeps (id, address, mapped bytes) in
+//	     its table of pinned ranges, which is how it classifies pointers.
 //	HOST_PLACED(id, address)
 //	HOST_FREE(address)          cuMemFreeHost, or cuMemFree of a managed pointer; afterwards the stub unmaps
 //	HOST_REFETCH(id) → mapped bytes; 1 descriptor (after a restore, see below)
-//	     cuMemHostRegister(ptr, bytes, flags) and cuMemHostUnregister(ptr) are regular; registered memory stays pageable
-//	     for the copy operations below and is not accessible to kernels.
+//	     cuMemHostRegister(ptr, bytes, flags) and cuMemHostUnregister(ptr) are regular; registered memory stays
+//	     pageable for the copy operations below and is not accessible to kernels.
 //	MEMCPY(dst, src, dstkind, srckind, bytes, stream, flags)
-//	     Every linear copy (HtoD, DtoH, DtoD, cuMemcpy, Peer; sync and Async). kind 0: pageable host memory, that is not
-//	     in the table of pinned ranges and not in the device window; kind 1: an address the server knows. srckind 0: the source
-//	     bytes are the raw payload. dstkind 0: the destination bytes are the raw reply payload (empty when the
-//	     stream is being captured: then the stub copies nothing). flags bit 0: asynchronous. Synchronous calls
-//	     pass stream 0 (2 for _ptds).
+//	     Every linear copy (HtoD, DtoH, DtoD, cuMemcpy, Peer; sync and Async). kind 0: pageable host memory, that is
+//	     not in the table of pinned ranges and not in the device window; kind 1: an address the server knows. srckind
+//	     0: the source bytes are the raw payload. dstkind 0: the destination bytes are the raw reply payload (empty
+//	     when the stream is being captured: then the stub copies nothing). flags bit 0: asynchronous. Synchronous
+//	     calls pass stream 0 (2 for _ptds).
 //	     cuMemcpyBatchAsync is one MEMCPY after the other.
-//	MEMCPY3D(dst, src, dstkind, srckind, width bytes, height, depth, dst pitch, dst height, src pitch, src height, stream, flags)
-//	     Every 2D and 3D copy: the stub adds x, y and z offsets to dst and src. Pitch is bytes from row to row, height is
-//	     rows from slice to slice. Pageable data travel packed (width × height × depth). A CUarray is pitched device memory:
+//	MEMCPY3D(dst, src, dstkind, srckind, width bytes, height, depth, dst pitch, dst height, src pitch, src height,
+//	     stream, flags)
+//	     Every 2D and 3D copy: the stub adds x, y and z offsets to dst and src. Pitch is bytes from row to row, height
+//	     is rows from slice to slice. Pageable data travel packed (width × height × depth). A CUarray is pitched
+//	     device memory:
 //	ARRAY_LAYOUT(array) → address, pitch, rows of a slice, slices
 //	MEMSET(dst, pitch, value, element bytes, width elements, height, stream, flags)
 //	     Every cuMemset*; 1D ones have height 1, pitch 0.
 //	MODULE_LOAD(); blobs image, u32 options[], u64 values[] → module; blobs info log, error log (also on failure)
-//	     cuModuleLoad, LoadData, LoadDataEx, LoadFatBinary. The stub finds the image's end: PTX text to its NUL; ELF and fat
-//	     binaries from their headers; a fatbin wrapper (magic 0x466243b1) is followed to its data.
-//	     The logs are cut to the sizes in the options (4, 6) and carry no NUL; the stub writes them into the buffers (3, 5) and
-//	     the number of bytes written into the size option's value.
-//	LIBRARY_LOAD(); blobs image, u32 jit options[], u64 values[], u32 library options[], u64 values[] → library; blobs as MODULE_LOAD
+//	     cuModuleLoad, LoadData, LoadDataEx, LoadFatBinary. The stub finds the image's end: PTX text to its NUL; ELF
+//	     and fat binaries from their headers; a fatbin wrapper (magic 0x466243b1) is followed to its data.
+//	     The logs are cut to the sizes in the options (4, 6) and carry no NUL; the stub writes them into the buffers
+//	     (3, 5) and the number of bytes written into the size option's value.
+//	LIBRARY_LOAD(); blobs image, u32 jit options[], u64 values[], u32 library options[], u64 values[] → library; blobs
+//	     as MODULE_LOAD
 //	FUNCTION_LAYOUT(function) → parameter count, parameter bytes; raw: u64 offset, u64 size for each
 //	     function is a CUfunction or a CUkernel, everywhere.
-//	LAUNCH(function, gx, gy, gz, bx, by, bz, shared bytes, stream, flags); blobs parameters, CUlaunchAttribute[] (raw, 64 bytes + 8 each)
-//	     cuLaunchKernel, cuLaunchKernelEx, cuLaunchCooperativeKernel (flags bit 0). parameters: packed by FUNCTION_LAYOUT from
-//	     kernelParams, or the buffer of CU_LAUNCH_PARAM_BUFFER_POINTER. The reply does not wait for the kernel.
+//	LAUNCH(function, gx, gy, gz, bx, by, bz, shared bytes, stream, flags); blobs parameters, CUlaunchAttribute[] (raw,
+//	     64 bytes + 8 each)
+//	     cuLaunchKernel, cuLaunchKernelEx, cuLaunchCooperativeKernel (flags bit 0). parameters: packed by
+//	     FUNCTION_LAYOUT from kernelParams, or the buffer of CU_LAUNCH_PARAM_BUFFER_POINTER. The reply does not wait
+//	     for the kernel.
 //	GRAPH_ADD_KERNEL(graph, n, function, gx…bz, shared bytes, flags); blobs deps[], parameters, attributes → node
 //	GRAPH_KERNEL_GET(node) → function, gx…bz, shared bytes; blob parameters
 //	     The stub builds kernelParams in storage it keeps for the node.
 //	GRAPH_KERNEL_SET(node, function, gx…bz, shared bytes); blob parameters
 //	GRAPH_EXEC_KERNEL_SET(exec, node, function, gx…bz, shared bytes); blob parameters
-//	GRAPH_ADD_MEMCPY(graph, n, dst, src, dstkind, srckind, width, height, depth, dst pitch, dst height, src pitch, src height); blob deps → node
+//	GRAPH_ADD_MEMCPY(graph, n, dst, src, dstkind, srckind, width, height, depth, dst pitch, dst height, src pitch,
+//	     src height); blob deps → node
 //	     Kinds as above; pageable memory is read and written when the graph runs (HOST_READ, HOST_WRITE).
 //	GRAPH_MEMCPY_GET(node) → the 11 values from dst on
 //	GRAPH_MEMCPY_SET(node, the 11 values); GRAPH_EXEC_MEMCPY_SET(exec, node, the 11 values)
@@ -172,12 +188,12 @@
 // executes them in order and sends a reply for each. The control thread blocks all signals and
 // is named cuda-softgpu.
 //
-//	CALLBACK(kind, fn, userData, stream, status)    kind 0: fn(userData) (host function, host node); kind 1: fn(stream,
-//	     status, userData) (cuStreamAddCallback). The reply is sent when fn has returned.
+//	CALLBACK(kind, fn, userData, stream, status)    kind 0: fn(userData) (host function, host node);
+//	     kind 1: fn(stream, status, userData) (cuStreamAddCallback). The reply is sent when fn has returned.
 //	HOST_READ(address, bytes) → raw reply payload; HOST_WRITE(address) raw payload    pageable memory of graph copies
 //	PRINT() raw: kernel printf output for the program's stdout (write to the stdio stream and flush it)
-//	LOCK(timeout ms ≥ 1): take the call lock for writing, so that new driver calls wait and none is inside; reply 0, or 600
-//	     (CUDA_ERROR_NOT_READY) after the timeout. While it waits no other request is served, so the server
+//	LOCK(timeout ms ≥ 1): take the call lock for writing, so that new driver calls wait and none is inside; reply 0,
+//	     or 600 (CUDA_ERROR_NOT_READY) after the timeout. While it waits no other request is served, so the server
 //	     asks with short timeouts, again and again: a call that is inside may wait for a callback.
 //	UNLOCK(): release it
 //	CHECKPOINT_PART() raw: append to the blob
@@ -193,17 +209,17 @@
 // CHECKPOINT_PART messages and then CHECKPOINT_COMMIT. The control thread, holding the call lock,
 // keeps the blob in its heap; replaces each pinned range by private anonymous memory with the same bytes at
 // the same address (build the copy beside it, then mremap MREMAP_FIXED over); closes all connections and
-// descriptors of the stub except the control connection; renames itself to cuda-softgpu-p; replies 0; closes the control
-// connection; and waits in sigwaitinfo for SIGRTMAX-2. If it cannot, it replies 304 (CUDA_ERROR_OPERATING_SYSTEM)
-// with the state unchanged. The server drops the process when the control connection ends and then
-// answers the caller.
+// descriptors of the stub except the control connection; renames itself to cuda-softgpu-p; replies 0; closes the
+// control connection; and waits in sigwaitinfo for SIGRTMAX-2. If it cannot, it replies 304
+// (CUDA_ERROR_OPERATING_SYSTEM) with the state unchanged. The server drops the process when the control connection ends
+// and then answers the caller.
 //
 // Restore: the server finds the thread named cuda-softgpu-p in /proc/PID/task and sends it
 // SIGRTMAX-2 (tgkill). The control thread connects (3 tries, 100 ms apart; as long as it may have no descriptor, 500),
 // renames itself to cuda-softgpu, and sends
-// HELLO (flags 3, same nonce), RESTORE_PART messages, RESTORE_COMMIT; then for each pinned range HOST_REFETCH(id): it writes
-// the range's bytes into the descriptor and maps it MAP_SHARED|MAP_FIXED over the range; then RESTORE_DONE. Now the roles
-// turn round; the call lock is still held until UNLOCK. If any step fails the stub closes the connection and parks
-// again; nothing is lost. A thread that finds its connection's generation stale opens a new one with its tid: the
+// HELLO (flags 3, same nonce), RESTORE_PART messages, RESTORE_COMMIT; then for each pinned range HOST_REFETCH(id): it
+// writes the range's bytes into the descriptor and maps it MAP_SHARED|MAP_FIXED over the range; then RESTORE_DONE. Now
+// the roles turn round; the call lock is still held until UNLOCK. If any step fails the stub closes the connection and
+// parks again; nothing is lost. A thread that finds its connection's generation stale opens a new one with its tid: the
 // server gives it back its context stack.
 package gpuwire

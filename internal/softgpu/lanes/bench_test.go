@@ -8,7 +8,8 @@ func BenchmarkOperation(b *testing.B) {
 	for i := range x {
 		x[i], y[i], z[i] = 0x3f9000003f900000+uint64(i), 0x3f8000003f800000, 0x3c003c003c003c00
 	}
-	for _, name := range []string{"add.u32", "mul.lo.u32", "add.u64", "xor.b64", "mul.lo.u64", "shl.b32", "add.f32", "fma.f32", "fma.f64"} {
+	for _, name := range []string{"add.u32", "mul.lo.u32", "add.u64", "xor.b64", "mul.lo.u64", "shl.b32",
+		"add.f32", "fma.f32", "fma.f64"} {
 		for kind, table := range map[string]map[string]Vec{"loop": loops, "vectors": simds} {
 			f := table[name]
 			if f == nil || kind == "vectors" && !vectors() {

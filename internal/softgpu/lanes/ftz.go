@@ -89,7 +89,8 @@ func flush(x *[32]uint32) {
 	}
 }
 
-// flushAgain makes the results that are subnormal, or to which a subnormal one may have been rounded up, by the scalar form.
+// flushAgain makes the results that are subnormal, or to which a subnormal one may have been rounded up, by the scalar
+// form.
 func flushAgain(out *[32]uint32, scalar number.Func, a, b, c unsafe.Pointer) {
 	A, B, C := (*[32]uint32)(a), (*[32]uint32)(b), (*[32]uint32)(c)
 	for i, u := range out {

@@ -170,7 +170,8 @@ func (f form) loop(b *bytes.Buffer) {
 	params, arrays, casts := f.names(func(t string) string { return "[8][4]" + lane(t) })
 	lower := strings.ToLower(arrays)
 	quads := regexp.MustCompile(`\w`).ReplaceAllString(arrays, "&$0[i]")
-	fmt.Fprintf(b, "func loop%s(%s unsafe.Pointer) {\n%s := %s\nfor i := range D {\n%s := %s\n", f.id, params, arrays, casts, lower, quads)
+	fmt.Fprintf(b, "func loop%s(%s unsafe.Pointer) {\n%s := %s\nfor i := range D {\n%s := %s\n", f.id, params,
+		arrays, casts, lower, quads)
 	for k := range 4 {
 		x := f.qualified(func(i int) string { return load(fmt.Sprintf("%c[%d]", 'a'+i, k), f.args[i]) })
 		fmt.Fprintf(b, "d[%d] = %s\n", k, store(x, f.d))
@@ -224,7 +225,8 @@ func usedConstants(x string) string {
 func (f form) vectors(b *bytes.Buffer) {
 	g := f.group()
 	params, arrays, casts := f.names(func(t string) string { return fmt.Sprintf("[%d][%d]%s", 32/g, g, lane(t)) })
-	fmt.Fprintf(b, "func simd%s(%s unsafe.Pointer) {\n%s := %s\n%s", f.id, params, arrays, casts, usedConstants(f.simd+f.rare))
+	fmt.Fprintf(b, "func simd%s(%s unsafe.Pointer) {\n%s := %s\n%s", f.id, params, arrays, casts,
+		usedConstants(f.simd+f.rare))
 	if f.rare == "" {
 		// Written out: to count to four costs more than the operation.
 		for k := range 32 / g {
@@ -245,14 +247,16 @@ func (f form) vectors(b *bytes.Buffer) {
 		fmt.Fprintf(b, "%c := archsimd.Load%s(&%c[i])\n", 'x'+i, vector(t, g), 'A'+i)
 	}
 	x := f.qualified(func(i int) string { return load(fmt.Sprintf("%c[i][k]", 'A'+i), f.args[i]) })
-	fmt.Fprintf(b, "r := %s\nif %s.ToBits() != 0 {\narchsimd.ClearAVXUpperBits()\nfor k := range D[i] {\nD[i][k] = %s\n}\ncontinue\n}\nr.Store(&D[i])\n",
+	fmt.Fprintf(b, "r := %s\nif %s.ToBits() != 0 {\narchsimd.ClearAVXUpperBits()\nfor k := range D[i] {\n"+
+		"D[i][k] = %s\n}\ncontinue\n}\nr.Store(&D[i])\n",
 		f.simd, f.rare, store(x, f.d))
 	fmt.Fprint(b, "}\narchsimd.ClearAVXUpperBits()\n}\n\n")
 }
 
 // compareLoop is a comparison that gives a bit a lane.
 func compareLoop(b *bytes.Buffer, id, t, expr string) {
-	fmt.Fprintf(b, "func loop%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[8][4]%s)(a), (*[8][4]%s)(b)\nvar m uint32\nfor i := range A {\np, q := &A[i], &B[i]\nvar x, y, z, w uint32\n", id, lane(t), lane(t))
+	fmt.Fprintf(b, "func loop%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[8][4]%s)(a), (*[8][4]%s)(b)\nvar m uint32\n"+
+		"for i := range A {\np, q := &A[i], &B[i]\nvar x, y, z, w uint32\n", id, lane(t), lane(t))
 	for k, v := range []string{"x", "y", "z", "w"} {
 		e := operand.ReplaceAllStringFunc(expr, func(o string) string {
 			return load(fmt.Sprintf("%s[%d]", map[string]string{"a": "p", "b": "q"}[o], k), t)
@@ -285,13 +289,15 @@ func compareVectors(b *bytes.Buffer, id, t, expr string) {
 	case t == "u64":
 		fix = ".Xor(sign64).AsInt64x4()"
 	}
-	fmt.Fprintf(b, "func simd%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[%d][%d]%s)(a), (*[%d][%d]%s)(b)\n%svar m uint32\n", id, 32/g, g, lane(t), 32/g, g, lane(t), usedConstants(fix))
+	fmt.Fprintf(b, "func simd%s(a, b unsafe.Pointer) uint32 {\nA, B := (*[%d][%d]%s)(a), (*[%d][%d]%s)(b)\n"+
+		"%svar m uint32\n", id, 32/g, g, lane(t), 32/g, g, lane(t), usedConstants(fix))
 	for k := range 32 / g {
 		assign := "="
 		if k == 0 {
 			assign = ":="
 		}
-		fmt.Fprintf(b, "x, y %s archsimd.Load%s(&A[%d])%s, archsimd.Load%s(&B[%d])%s\n", assign, vector(t, g), k, fix, vector(t, g), k, fix)
+		fmt.Fprintf(b, "x, y %s archsimd.Load%s(&A[%d])%s, archsimd.Load%s(&B[%d])%s\n", assign, vector(t, g), k,
+			fix, vector(t, g), k, fix)
 		fmt.Fprintf(b, "m |= uint32(%s.ToBits()) << %d\n", x, g*k)
 	}
 	fmt.Fprintf(b, "archsimd.ClearAVXUpperBits()\nreturn %sm\n}\n\n", not)
@@ -310,10 +316,14 @@ func write(name string, b *bytes.Buffer) {
 
 func main() {
 	var scalar, loops, simd bytes.Buffer
-	fmt.Fprint(&scalar, header, "package number\n\nimport (\n\"math\"\n\"math/bits\"\n)\n\n// ops has the operations by name and type.\nvar ops = map[string]Func{\n")
-	fmt.Fprint(&loops, header, "package lanes\n\nimport (\n\"math\"\n\"math/bits\"\n\"unsafe\"\n\n\"holdfast/internal/softgpu/number\"\n)\n\n")
-	fmt.Fprint(&simd, header, "//go:build goexperiment.simd && amd64\n\npackage lanes\n\nimport (\n\"math\"\n\"simd/archsimd\"\n\"unsafe\"\n\n\"holdfast/internal/softgpu/number\"\n)\n\n")
-	loopTable, simdTable := "// loops has the portable form of each operation.\nvar loops = map[string]Vec{\n", "// simds has the forms with vector instructions.\nvar simds = map[string]Vec{\n"
+	fmt.Fprint(&scalar, header, "package number\n\nimport (\n\"math\"\n\"math/bits\"\n)\n\n"+
+		"// ops has the operations by name and type.\nvar ops = map[string]Func{\n")
+	fmt.Fprint(&loops, header,
+		"package lanes\n\nimport (\n\"math\"\n\"math/bits\"\n\"unsafe\"\n\n\"holdfast/internal/softgpu/number\"\n)\n\n")
+	fmt.Fprint(&simd, header, "//go:build goexperiment.simd && amd64\n\npackage lanes\n\nimport (\n\"math\"\n"+
+		"\"simd/archsimd\"\n\"unsafe\"\n\n\"holdfast/internal/softgpu/number\"\n)\n\n")
+	loopTable, simdTable := "// loops has the portable form of each operation.\nvar loops = map[string]Vec{\n",
+		"// simds has the forms with vector instructions.\nvar simds = map[string]Vec{\n"
 	for _, o := range ops {
 		for _, f := range o.forms() {
 			fmt.Fprintf(&scalar, "%q: %s,\n", f.key, f.scalar())
@@ -334,7 +344,8 @@ func main() {
 	}
 	fmt.Fprint(&scalar, "}\n")
 	loopTable += "}\n\n// loopCompares has the comparisons by operator and type.\nvar loopCompares = map[string]Cmp{\n"
-	simdTable += "}\n\n// simdCompares has the comparisons with vector instructions.\nvar simdCompares = map[string]Cmp{\n"
+	simdTable += "}\n\n// simdCompares has the comparisons with vector instructions.\n" +
+		"var simdCompares = map[string]Cmp{\n"
 	for _, c := range compares() {
 		id := "Is" + strings.Title(c.name) + strings.ToUpper(c.t)
 		compareLoop(&loops, id, c.t, c.expr)

@@ -35,8 +35,10 @@ type halfFormat struct {
 }
 
 var (
-	formatF16  = halfFormat{shift: 42, bias: (1023 - 15) << 52, min: 0x0400, max: 0x7c00, lo: 0x3f10000000000000, hi: 0x40effe0000000000}
-	formatBF16 = halfFormat{shift: 45, bias: (1023 - 127) << 52, min: 0x0080, max: 0x7f80, lo: 0x3810000000000000, hi: 0x47eff00000000000}
+	formatF16 = halfFormat{shift: 42, bias: (1023 - 15) << 52, min: 0x0400, max: 0x7c00,
+		lo: 0x3f10000000000000, hi: 0x40effe0000000000}
+	formatBF16 = halfFormat{shift: 45, bias: (1023 - 127) << 52, min: 0x0080, max: 0x7f80,
+		lo: 0x3810000000000000, hi: 0x47eff00000000000}
 )
 
 // value is the number h; ok is false for what is not normal and not zero.

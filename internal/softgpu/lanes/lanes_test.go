@@ -35,10 +35,13 @@ func (r *register) set(i int, wide bool, x uint64) {
 
 // edges are bits at which some operation does something else, of all widths.
 var edges = []uint64{
-	0, 1, 2, 3, 15, 16, 31, 32, 33, 63, 64, 65, 0xff, 0x7fff, 0x8000, 0x8001, 0xffff, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff,
+	0, 1, 2, 3, 15, 16, 31, 32, 33, 63, 64, 65, 0xff, 0x7fff, 0x8000, 0x8001, 0xffff, 0x7fffffff,
+	0x80000000, 0x80000001, 0xffffffff,
 	1 << 32, 1<<63 - 1, 1 << 63, 1<<63 + 1, ^uint64(0),
-	0x3f800000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0xffc12345, 0x007fffff, 0x00800000, 0x00800001, 0x4f000000, 0xcf000000, 0x4effffff,
-	0x3ff0000000000000, 0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff0000000000001, 0xfff8000000000123, 0x000fffffffffffff, 0x0010000000000000,
+	0x3f800000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0xffc12345, 0x007fffff, 0x00800000, 0x00800001,
+	0x4f000000, 0xcf000000, 0x4effffff,
+	0x3ff0000000000000, 0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff0000000000001, 0xfff8000000000123,
+	0x000fffffffffffff, 0x0010000000000000,
 }
 
 func random(r *rand.Rand) uint64 {
@@ -89,7 +92,8 @@ func widths(name string) (wide [4]bool, mask [4]uint64) {
 
 // checkTwin runs f on random registers, also with the result in the place of an operand of its width, and compares
 // each lane with the scalar form.
-func checkTwin(t *testing.T, name, kind string, f Vec, scalar number.Func, wide [4]bool, mask [4]uint64, random func(*rand.Rand) uint64) {
+func checkTwin(t *testing.T, name, kind string, f Vec, scalar number.Func, wide [4]bool, mask [4]uint64,
+	random func(*rand.Rand) uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(11, uint64(len(name))))
 	for round := range 200 {
@@ -293,7 +297,8 @@ func TestMasks(t *testing.T) {
 
 // halfBits makes a half: at an edge of one of the formats, a few bits, or any.
 func halfBits(r *rand.Rand) uint64 {
-	edges := []uint64{0, 1, 0x3ff, 0x400, 0x401, 0x7bff, 0x7c00, 0x7c01, 0x7e00, 0x7f, 0x80, 0x81, 0x7f7f, 0x7f80, 0x7f81, 0x3c00, 0x3f80, 0x3c01, 0x3bff}
+	edges := []uint64{0, 1, 0x3ff, 0x400, 0x401, 0x7bff, 0x7c00, 0x7c01, 0x7e00, 0x7f, 0x80, 0x81, 0x7f7f, 0x7f80,
+		0x7f81, 0x3c00, 0x3f80, 0x3c01, 0x3bff}
 	switch r.IntN(3) {
 	case 0:
 		return edges[r.IntN(len(edges))] | r.Uint64N(2)<<15
@@ -327,7 +332,8 @@ func TestHalves(t *testing.T) {
 			HalfFMA: func(a, b, c float64) float64 { return number.AddOdd(a*b, c) },
 		} {
 			one := func(a, b, c uint64) uint64 {
-				return canonical(exact(number.HalfValue(a&0xffff, typ), number.HalfValue(b&0xffff, typ), number.HalfValue(c&0xffff, typ)))
+				return canonical(exact(number.HalfValue(a&0xffff, typ), number.HalfValue(b&0xffff, typ),
+					number.HalfValue(c&0xffff, typ)))
 			}
 			two := func(a, b, c uint64) uint64 { return one(a, b, c) | one(a>>16, b>>16, c>>16)<<16 }
 			for range 20 {

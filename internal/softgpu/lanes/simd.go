@@ -93,7 +93,8 @@ func above64(x, y, sign archsimd.Uint64x4) archsimd.Mask64x4 {
 }
 
 // shiftS64 shifts signs in: AVX2 shifts only zeros into 64-bit lanes. The sign is shifted along and subtracted.
-func shiftS64(x archsimd.Int64x4, y archsimd.Uint32x4, sign archsimd.Uint64x4, most archsimd.Uint32x4) archsimd.Int64x4 {
+func shiftS64(x archsimd.Int64x4, y archsimd.Uint32x4, sign archsimd.Uint64x4,
+	most archsimd.Uint32x4) archsimd.Int64x4 {
 	n := y.Min(most).ExtendToUint64()
 	s := sign.ShiftRight(n)
 	return x.AsUint64x4().ShiftRight(n).Xor(s).Sub(s).AsInt64x4()
@@ -265,7 +266,8 @@ const (
 
 // ftzAdd is a + b, with sign in b's.
 func ftzAdd(d, a, b *[4][8]float32, sign uint32) {
-	exponent, most, s := archsimd.BroadcastUint32x8(exponent32), archsimd.BroadcastUint32x8(most32), archsimd.BroadcastUint32x8(sign)
+	exponent, most, s := archsimd.BroadcastUint32x8(exponent32), archsimd.BroadcastUint32x8(most32),
+		archsimd.BroadcastUint32x8(sign)
 	nan := archsimd.BroadcastUint32x8(number.NaN32).AsFloat32x8()
 	for i := range d {
 		x, y := ftz(archsimd.LoadFloat32x8(&a[i]), exponent, most), ftz(archsimd.LoadFloat32x8(&b[i]), exponent, most)
@@ -426,7 +428,8 @@ func CopyRow32Narrow(d, s unsafe.Pointer, a *[32]uint32) bool {
 		return false
 	}
 	A := (*[4][8]uint32)(unsafe.Pointer(a))
-	want, next := archsimd.BroadcastUint32x8(a[0]).Add(archsimd.LoadUint32x8(&row32Narrow)), archsimd.BroadcastUint32x8(32)
+	want, next := archsimd.BroadcastUint32x8(a[0]).Add(archsimd.LoadUint32x8(&row32Narrow)),
+		archsimd.BroadcastUint32x8(32)
 	x := archsimd.LoadUint32x8(&A[0]).Xor(want)
 	want = want.Add(next)
 	x = x.Or(archsimd.LoadUint32x8(&A[1]).Xor(want))

@@ -10,11 +10,11 @@ import (
 )
 
 // The 16-bit formats with vectors, eight lanes at a time, in single precision. A bf16 is the upper half of such a
-// number; the bits of an f16, moved to their places, are those of the same number 2^-112 times, subnormal ones included, and so
-// computed with and rounded. A sum or product has its second rounding where that is harmless: single precision has at
-// least 2·11+2 bits (Figueroa, "When is double rounding innocuous?", 1995), and sums that are subnormal are exact. A
-// fused sum may come to lie in the middle between two halves, and it and a product may be subnormal and rounded: then,
-// and where an f16 is infinite or NaN, the eight lanes go the scalar way.
+// number; the bits of an f16, moved to their places, are those of the same number 2^-112 times, subnormal ones
+// included, and so computed with and rounded. A sum or product has its second rounding where that is harmless: single
+// precision has at least 2·11+2 bits (Figueroa, "When is double rounding innocuous?", 1995), and sums that are
+// subnormal are exact. A fused sum may come to lie in the middle between two halves, and it and a product may be
+// subnormal and rounded: then, and where an f16 is infinite or NaN, the eight lanes go the scalar way.
 
 type (
 	words  = archsimd.Uint32x8
@@ -230,7 +230,8 @@ func fmaBF16(d, a, b, c *[4][8]uint32, pair bool, scalar number.Func) {
 	most, least := all(most32), all(normal32)
 	for i := range d {
 		x, y, z := archsimd.LoadUint32x8(&a[i]), archsimd.LoadUint32x8(&b[i]), archsimd.LoadUint32x8(&c[i])
-		lo := x.ShiftAllLeft(16).AsFloat32x8().MulAdd(y.ShiftAllLeft(16).AsFloat32x8(), z.ShiftAllLeft(16).AsFloat32x8())
+		lo := x.ShiftAllLeft(16).AsFloat32x8().MulAdd(y.ShiftAllLeft(16).AsFloat32x8(),
+			z.ShiftAllLeft(16).AsFloat32x8())
 		rare := tied(lo, most, low, middle, least)
 		r := down(narrowBF16(lo, odd, round, nan), 16).And(low)
 		if pair {

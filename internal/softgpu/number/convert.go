@@ -104,8 +104,9 @@ func FromInt(a uint64, from, to ptx.Type, r Rounding) float64 {
 	return AddOdd(hi, lo)
 }
 
-// ConvertNaN is what a conversion of floats makes of a NaN, where that is not the one NaN of the result's format: the upper bits of the
-// fraction are kept, and but for those to f32 that need no arithmetic NaN becomes a quiet one (H200, driver 580.159, measured).
+// ConvertNaN is what a conversion of floats makes of a NaN, where that is not the one NaN of the result's format: the
+// upper bits of the fraction are kept, and but for those to f32 that need no arithmetic NaN becomes a quiet one (H200,
+// driver 580.159, measured).
 func ConvertNaN(a uint64, from, to ptx.Type, rnd string, ftz bool) (uint64, bool) {
 	switch {
 	case from == ptx.F32 && to == ptx.F32 && rnd == "" && !ftz:

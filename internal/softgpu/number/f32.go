@@ -38,8 +38,8 @@ func Sat32(x float32) float32 {
 	return 0
 }
 
-// Neg32 gives the one NaN, as Abs32 does. The ISA leaves that open (9.7.3.9, 9.7.3.10): on an H200 the same NaN comes out so, or with its bits kept,
-// as the assembler pleases.
+// Neg32 gives the one NaN, as Abs32 does. The ISA leaves that open (9.7.3.9, 9.7.3.10): on an H200 the same NaN comes
+// out so, or with its bits kept, as the assembler pleases.
 func Neg32(x float32) float32 { return Canon32(math.Float32frombits(math.Float32bits(x) ^ 1<<31)) }
 
 // Abs32 is the magnitude; of a NaN, as Neg32.

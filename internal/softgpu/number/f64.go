@@ -8,8 +8,8 @@ import (
 // NaN64 is the NaN of an operation without NaN operands.
 const NaN64 = 0xfff8000000000000
 
-// KeepNaN64 gives r, or where that is a NaN the one that a GPU gives: the second operand, else the first, made quiet, with its sign (also
-// that of what a subtraction takes away). H200, driver 580.159, measured.
+// KeepNaN64 gives r, or where that is a NaN the one that a GPU gives: the second operand, else the first, made quiet,
+// with its sign (also that of what a subtraction takes away). H200, driver 580.159, measured.
 func KeepNaN64(r, a, b float64) float64 {
 	if r != r {
 		return firstNaN64(b, a, a)
@@ -105,7 +105,8 @@ func Div64(a, b float64, r Rounding) float64 {
 	if r == Nearest || special64(a, b, 0) || a == 0 || b == 0 {
 		return q
 	}
-	if x, y, z := math.Abs(a), math.Abs(b), math.Abs(q); x > 0x1p-900 && x < 0x1p900 && y > 0x1p-900 && y < 0x1p900 && z > 0x1p-900 && z < 0x1p900 {
+	if x, y, z := math.Abs(a), math.Abs(b), math.Abs(q); x > 0x1p-900 && x < 0x1p900 && y > 0x1p-900 && y < 0x1p900 &&
+		z > 0x1p-900 && z < 0x1p900 {
 		e := signOf(math.FMA(-q, b, a))
 		if b < 0 {
 			e = -e

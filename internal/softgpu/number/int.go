@@ -34,8 +34,8 @@ func MulHi(a, b uint64, n uint, signed bool) uint64 {
 // Saturate32 clamps to the range of s32.
 func Saturate32(x int64) int32 { return int32(min(max(x, math.MinInt32), math.MaxInt32)) }
 
-// fieldOperands are position and length of bfe and bfi. The ISA restricts them to 0..255; a GPU takes their low 8 bits for
-// fields of 32-bit numbers, and all of them for 64-bit ones (H200, driver 580.159, measured).
+// fieldOperands are position and length of bfe and bfi. The ISA restricts them to 0..255; a GPU takes their low 8 bits
+// for fields of 32-bit numbers, and all of them for 64-bit ones (H200, driver 580.159, measured).
 func fieldOperands(pos, length uint64, n uint) (uint64, uint64) {
 	if n == 64 {
 		return pos & 0xffffffff, length & 0xffffffff

@@ -107,7 +107,8 @@ func TestRoundSmall(t *testing.T) {
 				next = 2*x - HalfValue(h-1, typ)
 			}
 			mid := x + (next-x)/2
-			for _, v := range []float64{x, mid, math.Nextafter(x, 0), math.Nextafter(x, math.Inf(1)), math.Nextafter(mid, 0), math.Nextafter(mid, math.Inf(1))} {
+			for _, v := range []float64{x, mid, math.Nextafter(x, 0), math.Nextafter(x, math.Inf(1)),
+				math.Nextafter(mid, 0), math.Nextafter(mid, math.Inf(1))} {
 				if v == 0 {
 					continue
 				}
@@ -161,7 +162,8 @@ func TestDouble(t *testing.T) {
 			check := func(name string, got float64, want *big.Rat) {
 				t.Helper()
 				if want.Sign() != 0 && Bits64(got) != double.round(want, d) {
-					t.Fatalf("%s of %v %v %v, rounding %d: %v, want %v", name, a, b, c, d, got, F64(double.round(want, d)))
+					t.Fatalf("%s of %v %v %v, rounding %d: %v, want %v", name, a, b, c, d, got,
+						F64(double.round(want, d)))
 				}
 			}
 			check("sum", Add64(a, b, d), new(big.Rat).Add(rat(a), rat(b)))
@@ -259,7 +261,8 @@ func wrapped(v *big.Int, n uint) uint64 {
 func TestIntegerConversions(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	formats := map[ptx.Type]format{ptx.F16: half, ptx.BF16: brain, ptx.F32: single, ptx.F64: double}
-	ints := map[ptx.Type]uint{ptx.U8: 8, ptx.S8: 8, ptx.U16: 16, ptx.S16: 16, ptx.U32: 32, ptx.S32: 32, ptx.U64: 64, ptx.S64: 64}
+	ints := map[ptx.Type]uint{ptx.U8: 8, ptx.S8: 8, ptx.U16: 16, ptx.S16: 16, ptx.U32: 32,
+		ptx.S32: 32, ptx.U64: 64, ptx.S64: 64}
 	for range 100 {
 		for from, n := range ints {
 			signed := from == ptx.S8 || from == ptx.S16 || from == ptx.S32 || from == ptx.S64
@@ -293,7 +296,8 @@ func nearestInt(y float64, n uint, signed bool, d Rounding) uint64 {
 	v := new(big.Int).Set(lo)
 	rest := new(big.Rat).Sub(x, new(big.Rat).SetInt(lo))
 	half := rest.Cmp(big.NewRat(1, 2))
-	if rest.Sign() != 0 && (d == Up || d == ToZero && y < 0 || d == Nearest && (half > 0 || half == 0 && lo.Bit(0) != 0)) {
+	if rest.Sign() != 0 &&
+		(d == Up || d == ToZero && y < 0 || d == Nearest && (half > 0 || half == 0 && lo.Bit(0) != 0)) {
 		v.Add(v, big.NewInt(1))
 	}
 	least, most := new(big.Int), new(big.Int).Lsh(big.NewInt(1), n)

@@ -17,7 +17,8 @@ const (
 	Away // to nearest, ties away from zero
 )
 
-// RoundingOf is the direction that a modifier names, rn, rz, rm, rp or rna, of integral ones too; without one it is Nearest.
+// RoundingOf is the direction that a modifier names, rn, rz, rm, rp or rna, of integral ones too; without one it is
+// Nearest.
 func RoundingOf(s string) Rounding {
 	switch s {
 	case "rz", "rzi":

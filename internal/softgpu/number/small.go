@@ -89,8 +89,8 @@ func (f Small) nearest(x float64) uint32 {
 	return hi
 }
 
-// NaNTF32 is what becomes of a NaN in .tf32 (H200, driver 580.159, measured): .rna cuts it off, which can leave an infinity,
-// and with .satfinite takes the one before that; else it is the one NaN, cut off.
+// NaNTF32 is what becomes of a NaN in .tf32 (H200, driver 580.159, measured): .rna cuts it off, which can leave an
+// infinity, and with .satfinite takes the one before that; else it is the one NaN, cut off.
 func NaNTF32(a uint64, r Rounding, satfinite bool) uint64 {
 	switch {
 	case r == Away && satfinite:

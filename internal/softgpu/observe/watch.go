@@ -133,7 +133,8 @@ func (c *Watch) Read(thread int, addr, n uint64) {
 			} else {
 				for i := range k {
 					by := w.by[(addr+i)&(1<<writersShift-1)]
-					if by == 0 || by>>threadBits == c.epoch && by&(1<<threadBits-1) != uint32(thread) && !c.also(addr+i, thread) {
+					if by == 0 || by>>threadBits == c.epoch &&
+						by&(1<<threadBits-1) != uint32(thread) && !c.also(addr+i, thread) {
 						set |= uint64(Exposed) << (4 * (lo + i))
 					}
 				}

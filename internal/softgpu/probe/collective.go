@@ -12,7 +12,8 @@ func collective(spelling string) []*Probe {
 	switch {
 	case strings.HasPrefix(spelling, "bar.warp"):
 		return nil // see written
-	case strings.HasPrefix(spelling, "vote.") && !strings.HasPrefix(spelling, "vote.sync"), strings.HasPrefix(spelling, "shfl.") && !strings.HasPrefix(spelling, "shfl.sync"):
+	case strings.HasPrefix(spelling, "vote.") && !strings.HasPrefix(spelling, "vote.sync"),
+		strings.HasPrefix(spelling, "shfl.") && !strings.HasPrefix(spelling, "shfl.sync"):
 		return nil // not on sm_70 and later
 	}
 	var ps []*Probe
@@ -23,14 +24,16 @@ func collective(spelling string) []*Probe {
 			width = 8
 		}
 		reg := registerPrefix(width)
-		typ := map[string]string{"match": "few", "vote": "pred", "redux": "b32", "shfl": "b32", "elect": "zero", "activemask": "zero"}[op]
+		typ := map[string]string{"match": "few", "vote": "pred", "redux": "b32", "shfl": "b32",
+			"elect": "zero", "activemask": "zero"}[op]
 		if op == "redux" && strings.HasSuffix(spelling, "f32") {
 			typ = "f32"
 		}
 		at := t.operand(typ, width, 1)
 		second := t.operand("b32", 4, 1)
 		third := t.operand("b32", 4, 1)
-		t.f("ld.global.b%d %s20, [%%rd3+%d];\n\tld.global.b32 %%r21, [%%rd3+%d];\n\tld.global.b32 %%r22, [%%rd3+%d];", 8*width, reg, at, second, third)
+		t.f("ld.global.b%d %s20, [%%rd3+%d];\n\tld.global.b32 %%r21, [%%rd3+%d];\n\tld.global.b32 %%r22, [%%rd3+%d];",
+			8*width, reg, at, second, third)
 		if op == "vote" {
 			t.f("setp.ne.u32 %%p10, %%r20, 0;")
 		}

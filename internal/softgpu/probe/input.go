@@ -77,7 +77,8 @@ func (p *Probe) Params() []byte {
 // A format is a binary floating-point format.
 type format struct{ e, m int }
 
-var formats = map[string]format{"f16": {5, 10}, "bf16": {8, 7}, "f32": {8, 23}, "f64": {11, 52}, "tf32": {8, 10}, "e4m3": {4, 3}, "e5m2": {5, 2}}
+var formats = map[string]format{"f16": {5, 10}, "bf16": {8, 7}, "f32": {8, 23}, "f64": {11, 52}, "tf32": {8, 10},
+	"e4m3": {4, 3}, "e5m2": {5, 2}}
 
 func (f format) bias() uint64 { return 1<<(f.e-1) - 1 }
 func (f format) sign() uint64 { return 1 << (f.e + f.m) }
@@ -87,8 +88,10 @@ func (f format) inf() uint64  { return (1<<f.e - 1) << f.m }
 // integers, the largest, infinity and NaN, quiet and signalling with payloads.
 func (f format) edges() [22]uint64 {
 	one := f.bias() << f.m
-	return [...]uint64{0, 1, 2, 1<<f.m - 1, 1 << f.m, 1<<f.m + 1, one, one - 1, one + 1, one + 1<<f.m, one + 3<<(f.m-1), f.inf() - 1, f.inf(), f.inf() + 1,
-		f.inf() | 1<<(f.m-1), f.inf() | 1<<(f.m-1) | 1, f.inf() - 1<<f.m, one - uint64(f.m)<<f.m, one + uint64(f.m)<<f.m, one - 1<<f.m, one - 1<<f.m + 1, one - 1<<f.m - 1}
+	return [...]uint64{0, 1, 2, 1<<f.m - 1, 1 << f.m, 1<<f.m + 1, one, one - 1, one + 1, one + 1<<f.m, one + 3<<(f.m-1),
+		f.inf() - 1, f.inf(), f.inf() + 1,
+		f.inf() | 1<<(f.m-1), f.inf() | 1<<(f.m-1) | 1, f.inf() - 1<<f.m, one - uint64(f.m)<<f.m,
+		one + uint64(f.m)<<f.m, one - 1<<f.m, one - 1<<f.m + 1, one - 1<<f.m - 1}
 }
 
 func widthOf(typ string) int {
@@ -105,8 +108,10 @@ func widthOf(typ string) int {
 
 func intEdges(w int) [31]uint64 {
 	one := uint64(1)
-	return [...]uint64{0, 1, 2, 3, ^uint64(0), ^uint64(0) - 1, one << (w - 1), one<<(w-1) - 1, one<<(w-1) + 1, 7, 8, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 0x7f, 0x80, 0xff, 0x100,
-		one << (w / 2), one<<(w/2) - 1, one<<(w/2) + 1, 0x7f80_7f80_7f80_7f80, 0x8080_8080_8080_8080, 0x0101_0101_0101_0101}
+	return [...]uint64{0, 1, 2, 3, ^uint64(0), ^uint64(0) - 1, one << (w - 1), one<<(w-1) - 1, one<<(w-1) + 1, 7, 8, 15,
+		16, 17, 24, 31, 32, 33, 63, 64, 65, 0x7f, 0x80, 0xff, 0x100,
+		one << (w / 2), one<<(w/2) - 1, one<<(w/2) + 1, 0x7f80_7f80_7f80_7f80,
+		0x8080_8080_8080_8080, 0x0101_0101_0101_0101}
 }
 
 // edgesOf lists edge values of a type, nil if it has none.
@@ -119,7 +124,8 @@ func edgesOf(typ string) []uint64 {
 		return all
 	}
 	switch {
-	case typ == "pred", typ == "zero", typ == "few", strings.HasPrefix(typ, "m:"), strings.HasPrefix(typ, "oob:"), strings.HasPrefix(typ, "sparse"), strings.Contains(typ, "x"):
+	case typ == "pred", typ == "zero", typ == "few", strings.HasPrefix(typ, "m:"), strings.HasPrefix(typ, "oob:"),
+		strings.HasPrefix(typ, "sparse"), strings.Contains(typ, "x"):
 		return nil
 	}
 	all := intEdges(widthOf(typ))
@@ -127,7 +133,8 @@ func edgesOf(typ string) []uint64 {
 }
 
 // value makes one value of a type. The types are those of PTX; "few" are numbers below 4, "angle" is an f32 of
-// some turns, "oob:" before a format mixes in the NaN of tensor copies, "m:" before a format makes elements of matrices, as many as fit 32 bits.
+// some turns, "oob:" before a format mixes in the NaN of tensor copies, "m:" before a format makes elements of
+// matrices, as many as fit 32 bits.
 func value(r *rand.Rand, typ string, round int) uint64 {
 	if elem, ok := strings.CutPrefix(typ, "m:"); ok {
 		return matrixValue(r, elem, round)

@@ -30,7 +30,9 @@ func Newer(why string) bool {
 	if strings.Contains(why, "'set'") {
 		return false // mixtures of f16 and bf16
 	}
-	for _, s := range []string{"Unknown modifier", "Not a name of any known instruction", "Unexpected instruction types", "Illegal vector size", "Parsing error", "Incorrect instruction type", "State space incorrect"} {
+	for _, s := range []string{"Unknown modifier", "Not a name of any known instruction",
+		"Unexpected instruction types", "Illegal vector size", "Parsing error",
+		"Incorrect instruction type", "State space incorrect"} {
 		if strings.Contains(why, s) {
 			return true
 		}

@@ -21,7 +21,8 @@ func accessOf(spelling string) access {
 	mods := strings.Split(spelling, ".")
 	for _, m := range mods[1:] {
 		switch m {
-		case "global", "local", "const", "param", "param::entry", "param::func", "shared", "shared::cta", "shared::cluster":
+		case "global", "local", "const", "param", "param::entry", "param::func", "shared",
+			"shared::cta", "shared::cluster":
 			a.space = m
 		case "v2", "v4", "v8":
 			a.vec = int(m[1] - '0')
@@ -85,14 +86,17 @@ func (t *text) place(space string) string {
 		copyTo("local", "%rd51")
 		return "[%rd51]"
 	case "const":
-		fmt.Fprintf(&t.vars, ".const .align 32 .b8 %s_c[256] = {%s};\n", t.p.Name, strings.Trim(strings.Repeat("131, 7, 250, 65, 129, 3, 17, 200, ", 32), ", "))
-		t.f("mov.u64 %%rd51, %s_c;\n\tand.b32 %%r50, %%r2, 3;\n\tmul.wide.u32 %%rd52, %%r50, 32;\n\tadd.u64 %%rd51, %%rd51, %%rd52;", t.p.Name)
+		fmt.Fprintf(&t.vars, ".const .align 32 .b8 %s_c[256] = {%s};\n", t.p.Name,
+			strings.Trim(strings.Repeat("131, 7, 250, 65, 129, 3, 17, 200, ", 32), ", "))
+		t.f("mov.u64 %%rd51, %s_c;\n\tand.b32 %%r50, %%r2, 3;\n\tmul.wide.u32 %%rd52, %%r50, 32;\n"+
+			"\tadd.u64 %%rd51, %%rd51, %%rd52;", t.p.Name)
 		return "[%rd51]"
 	case "param", "param::entry":
 		t.p.Extra = 64
 		return "[w+32]"
 	case "shared", "shared::cta", "shared::cluster":
-		t.f(".shared .align 32 .b8 s[%d];\n\tmov.u64 %%rd51, s;\n\tmul.wide.u32 %%rd52, %%r2, %d;\n\tadd.u64 %%rd51, %%rd51, %%rd52;", BlockThreads*slotBytes, slotBytes)
+		t.f(".shared .align 32 .b8 s[%d];\n\tmov.u64 %%rd51, s;\n\tmul.wide.u32 %%rd52, %%r2, %d;\n"+
+			"\tadd.u64 %%rd51, %%rd51, %%rd52;", BlockThreads*slotBytes, slotBytes)
 		copyTo("shared", "%rd51")
 		return "[%rd51]"
 	}
@@ -104,7 +108,8 @@ func (t *text) put(bytes, first, n, at int) {
 	for i := range n {
 		switch bytes {
 		case 16:
-			t.f("mov.b128 {%%rd53, %%rd54}, %%q%d;\n\tst.global.b64 [%%rd4+%d], %%rd53;\n\tst.global.b64 [%%rd4+%d], %%rd54;", 1+i, at+16*i, at+16*i+8)
+			t.f("mov.b128 {%%rd53, %%rd54}, %%q%d;\n\tst.global.b64 [%%rd4+%d], %%rd53;\n"+
+				"\tst.global.b64 [%%rd4+%d], %%rd54;", 1+i, at+16*i, at+16*i+8)
 		case 1:
 			t.f("st.global.b32 [%%rd4+%d], %%r%d;", at+4*i, first+i) // with the extension to 32 bits
 		default:
@@ -119,7 +124,9 @@ func load(spelling string) []*Probe {
 		return nil // parameters of functions: see written
 	}
 	if a.vec == 8 && a.bytes != 4 {
-		return nil // PTX has 8 elements of 32 bits only; the driver's assembler (580.159) crashes on others or makes what it likes of them
+		// PTX has 8 elements of 32 bits only; the driver's assembler (580.159) crashes on others or makes what it likes
+		// of them.
+		return nil
 	}
 	make1 := func(spelling, variant string, operand func(t *text) string) *Probe {
 		t := newText(spelling, variant, "loads", Threads)
@@ -213,14 +220,16 @@ func atomic(f *isa.Form, spelling string) []*Probe {
 			at := t.operand(input, step, per*a.vec)
 			for i := range a.vec {
 				if a.bytes == 16 {
-					t.f("ld.global.b64 %%rd53, [%%rd3+%d];\n\tld.global.b64 %%rd54, [%%rd3+%d];\n\tmov.b128 %%q%d, {%%rd53, %%rd54};", at, at+8, 4+k)
+					t.f("ld.global.b64 %%rd53, [%%rd3+%d];\n\tld.global.b64 %%rd54, [%%rd3+%d];\n"+
+						"\tmov.b128 %%q%d, {%%rd53, %%rd54};", at, at+8, 4+k)
 				} else {
 					t.f("ld.global.b%d %s%d, [%%rd3+%d];", 8*a.bytes, registerPrefix(a.bytes), 80+10*k+i, at+a.bytes*i)
 				}
 			}
 			if fn == "cas" && k == 0 { // half of the comparisons succeed
 				if a.bytes == 16 {
-					t.f("@%%p1 ld.global.b64 %%rd53, [%%rd3+%d];\n\t@%%p1 ld.global.b64 %%rd54, [%%rd3+%d];\n\t@%%p1 mov.b128 %%q4, {%%rd53, %%rd54};", initial, initial+8)
+					t.f("@%%p1 ld.global.b64 %%rd53, [%%rd3+%d];\n\t@%%p1 ld.global.b64 %%rd54, [%%rd3+%d];\n"+
+						"\t@%%p1 mov.b128 %%q4, {%%rd53, %%rd54};", initial, initial+8)
 				} else {
 					t.f("@%%p1 ld.global.b%d %s80, [%%rd3+%d];", 8*a.bytes, registerPrefix(a.bytes), initial)
 				}
@@ -239,14 +248,16 @@ func atomic(f *isa.Form, spelling string) []*Probe {
 	t.p.OutStride = max(16, 2*total)
 	address, back := "%rd4", "global"
 	if strings.HasPrefix(a.space, "shared") {
-		t.f(".shared .align 32 .b8 s[%d];\n\tmov.u64 %%rd51, s;\n\tmul.wide.u32 %%rd52, %%r2, 16;\n\tadd.u64 %%rd51, %%rd51, %%rd52;", 16*BlockThreads)
+		t.f(".shared .align 32 .b8 s[%d];\n\tmov.u64 %%rd51, s;\n\tmul.wide.u32 %%rd52, %%r2, 16;\n"+
+			"\tadd.u64 %%rd51, %%rd51, %%rd52;", 16*BlockThreads)
 		address, back = "%rd51", "shared"
 	}
 	move := func(from, fromAddr, to, toAddr string) {
 		for i := 0; i < total; {
 			n := min(8, total-i)
 			reg := fmt.Sprintf("%s69", registerPrefix(n))
-			t.f("ld.%s.b%d %s, [%s+%d];\n\tst.%s.b%d [%s+%d], %s;", from, 8*n, reg, fromAddr, i, to, 8*n, toAddr, i, reg)
+			t.f("ld.%s.b%d %s, [%s+%d];\n\tst.%s.b%d [%s+%d], %s;", from, 8*n, reg, fromAddr,
+				i, to, 8*n, toAddr, i, reg)
 			i += n
 		}
 	}
@@ -277,7 +288,8 @@ func atomic(f *isa.Form, spelling string) []*Probe {
 	t.p.OutShared = 64
 	t.f("and.b32 %%r50, %%r2, 3;\n\tmul.wide.u32 %%rd52, %%r50, 8;")
 	if strings.HasPrefix(a.space, "shared") {
-		t.f(".shared .align 32 .b8 s[32];\n\tmov.u64 %%rd51, s;\n\tmov.u64 %%rd56, 0x0123456789abcdef;\n\tadd.u64 %%rd51, %%rd51, %%rd52;\n\tst.shared.b64 [%%rd51], %%rd56;\n\tbar.sync 0;")
+		t.f(".shared .align 32 .b8 s[32];\n\tmov.u64 %%rd51, s;\n\tmov.u64 %%rd56, 0x0123456789abcdef;\n" +
+			"\tadd.u64 %%rd51, %%rd51, %%rd52;\n\tst.shared.b64 [%%rd51], %%rd56;\n\tbar.sync 0;")
 	} else {
 		t.f("add.u64 %%rd51, %%rd2, %d;\n\tadd.u64 %%rd51, %%rd51, %%rd52;", t.p.OutStride*t.p.NumThreads())
 	}
@@ -318,7 +330,8 @@ func ordered() []*Probe {
 	}
 	ps = append(ps, load("ld.mmio.relaxed.sys.global.u32")...)
 	ps = append(ps, store("st.mmio.relaxed.sys.global.u32")...)
-	for _, sp := range []string{"ld.global.nc.v4.f32", "ld.global.L1::evict_last.v2.f64", "ld.global.nc.L1::no_allocate.L2::128B.v4.u32", "ld.volatile.shared.v4.u32", "ld.global.cg.v2.u64"} {
+	for _, sp := range []string{"ld.global.nc.v4.f32", "ld.global.L1::evict_last.v2.f64",
+		"ld.global.nc.L1::no_allocate.L2::128B.v4.u32", "ld.volatile.shared.v4.u32", "ld.global.cg.v2.u64"} {
 		ps = append(ps, load(sp)...)
 	}
 	return ps

@@ -122,7 +122,8 @@ func (t *text) f(format string, args ...any) { fmt.Fprintf(&t.Builder, "\t"+form
 // what the thread reads and writes, %r1 its number in the grid, %r2 in the block, %p1 whether that is odd.
 func newText(spelling, variant, family string, threads int) *text {
 	p := &Probe{Spelling: spelling, Variant: variant, Family: family, Target: "sm_90", Version: "8.4", Rounds: 2,
-		Grid: [3]uint32{uint32(max(1, threads/BlockThreads)), 1, 1}, Block: [3]uint32{uint32(min(threads, BlockThreads)), 1, 1}}
+		Grid:  [3]uint32{uint32(max(1, threads/BlockThreads)), 1, 1},
+		Block: [3]uint32{uint32(min(threads, BlockThreads)), 1, 1}}
 	p.Name = kernelName(p.ID())
 	return &text{p: p}
 }
@@ -154,9 +155,12 @@ func (t *text) done() *Probe {
 	if p.Cluster != [3]uint32{} {
 		fmt.Fprintf(&b, ".reqnctapercluster %d, %d, %d\n", p.Cluster[0], p.Cluster[1], p.Cluster[2])
 	}
-	b.WriteString("{\n\t.reg .b8 %c<64>; .reg .b16 %h<128>; .reg .b32 %r<300>; .reg .b64 %rd<300>; .reg .b128 %q<8>; .reg .pred %p<32>;\n")
-	b.WriteString("\tld.param.u64 %rd1, [p];\n\tld.param.u64 %rd2, [q];\n\tmov.u32 %r2, %tid.x;\n\tmov.u32 %r3, %ctaid.x;\n\tmov.u32 %r4, %ntid.x;\n\tmad.lo.u32 %r1, %r3, %r4, %r2;\n")
-	fmt.Fprintf(&b, "\tmul.wide.u32 %%rd3, %%r1, %d;\n\tadd.u64 %%rd3, %%rd1, %%rd3;\n\tmul.wide.u32 %%rd4, %%r1, %d;\n\tadd.u64 %%rd4, %%rd2, %%rd4;\n", p.InStride(), p.OutStride)
+	b.WriteString("{\n\t.reg .b8 %c<64>; .reg .b16 %h<128>; .reg .b32 %r<300>; .reg .b64 %rd<300>; " +
+		".reg .b128 %q<8>; .reg .pred %p<32>;\n")
+	b.WriteString("\tld.param.u64 %rd1, [p];\n\tld.param.u64 %rd2, [q];\n\tmov.u32 %r2, %tid.x;\n" +
+		"\tmov.u32 %r3, %ctaid.x;\n\tmov.u32 %r4, %ntid.x;\n\tmad.lo.u32 %r1, %r3, %r4, %r2;\n")
+	fmt.Fprintf(&b, "\tmul.wide.u32 %%rd3, %%r1, %d;\n\tadd.u64 %%rd3, %%rd1, %%rd3;\n"+
+		"\tmul.wide.u32 %%rd4, %%r1, %d;\n\tadd.u64 %%rd4, %%rd2, %%rd4;\n", p.InStride(), p.OutStride)
 	b.WriteString("\tand.b32 %r5, %r2, 1;\n\tsetp.ne.u32 %p1, %r5, 0;\n")
 	b.WriteString(t.String())
 	b.WriteString("\tret;\n}\n")
@@ -164,7 +168,8 @@ func (t *text) done() *Probe {
 	return p
 }
 
-// Magnitudes clears the signs of the values in an input of a matrix probe: what its kernel makes of it is the sum of the magnitudes.
+// Magnitudes clears the signs of the values in an input of a matrix probe: what its kernel makes of it is the sum of
+// the magnitudes.
 func (p *Probe) Magnitudes(in []byte) []byte {
 	out := append([]byte(nil), in...)
 	stride := p.InStride()

@@ -50,7 +50,8 @@ func main() {
 			limit <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-limit }()
-				for id, why := range check(*ptxas, *level, dir, fmt.Sprintf("%s-%d", target, i), target, ps[i:min(i+group, len(ps))]) {
+				for id, why := range check(*ptxas, *level, dir, fmt.Sprintf("%s-%d", target, i), target,
+					ps[i:min(i+group, len(ps))]) {
 					mu.Lock()
 					refused[id] = why
 					mu.Unlock()
@@ -84,7 +85,8 @@ func check(ptxas, level, dir, name, target string, ps []*probe.Probe) map[string
 		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 			log.Fatal(err)
 		}
-		out, err := exec.Command(ptxas, "-arch="+target, "-O"+level, "-o", filepath.Join(dir, name+".cubin"), file).CombinedOutput()
+		out, err := exec.Command(ptxas, "-arch="+target, "-O"+level, "-o",
+			filepath.Join(dir, name+".cubin"), file).CombinedOutput()
 		if err == nil {
 			break
 		}

@@ -50,7 +50,8 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 	types := f.TypesOf(spelling)
 	mods := strings.Split(spelling, ".")
 	// ptxas wants 8-bit registers in conversions between bf16 and 8-bit integers, and only there.
-	narrow := f.Op == "cvt" && strings.Contains(spelling, ".bf16") && (strings.Contains(spelling, "u8") || strings.Contains(spelling, "s8"))
+	narrow := f.Op == "cvt" && strings.Contains(spelling, ".bf16") &&
+		(strings.Contains(spelling, "u8") || strings.Contains(spelling, "s8"))
 	carryIn := f.Op == "addc" || f.Op == "subc" || f.Op == "madc"
 	carryOut := carryIn && mods[len(mods)-2] == "cc" || len(mods) > 2 && mods[len(mods)-2] == "cc"
 
@@ -136,7 +137,8 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 			if dst == "%p" {
 				t.f("%s %%p24, %s;\n\t@%%p1 mov.pred %s, %%p24;", spelling, strings.Join(operands, ", "), d)
 			} else {
-				t.f("%s %s42, %s;\n\t@%%p1 mov.b%d %s, %s42;", spelling, dst, strings.Join(operands, ", "), 8*size, d, dst)
+				t.f("%s %s42, %s;\n\t@%%p1 mov.b%d %s, %s42;", spelling, dst,
+					strings.Join(operands, ", "), 8*size, d, dst)
 			}
 			continue
 		}
@@ -169,10 +171,12 @@ func register(f *isa.Form, spelling, variant string, lut int) *Probe {
 	return t.done()
 }
 
-// unguarded reports instructions that are never executed under a guard, because ptxas (12.4, and that of driver 580.159) translates the guard
-// wrongly: `@p set.….f32 d, …` converts the old value of d to a float where p is false; `@p testp`, `@p vadd4.….add` and `@p vsub4.….add` ignore p.
+// unguarded reports instructions that are never executed under a guard, because ptxas (12.4, and that of driver
+// 580.159) translates the guard wrongly: `@p set.….f32 d, …` converts the old value of d to a float where p is false;
+// `@p testp`, `@p vadd4.….add` and `@p vsub4.….add` ignore p.
 func unguarded(op, spelling string, result ptx.Type) bool {
-	return op == "testp" || op == "set" && isa.Float(result) || (op == "vadd4" || op == "vsub4") && strings.HasSuffix(spelling, ".add")
+	return op == "testp" || op == "set" && isa.Float(result) ||
+		(op == "vadd4" || op == "vsub4") && strings.HasSuffix(spelling, ".add")
 }
 
 // hasMode reports whether an instruction that may carry a secondary operation does: its last operand is then there.
@@ -221,10 +225,12 @@ func addresses(op, spelling string) []*Probe {
 	fmt.Fprintf(&t.vars, ".const .align 16 .b8 %s_c[64] = {1,2,3,4};\n", t.p.Name)
 	t.p.Extra = 64
 	t.f("mov.u64 %%rd10, s;\n\tmov.u64 %%rd11, l;\n\tmov.u64 %%rd12, %s_c;\n\tmov.b64 %%rd13, w;", t.p.Name)
-	t.f("cvta.shared.u64 %%rd20, %%rd10;\n\tcvta.local.u64 %%rd21, %%rd11;\n\tcvta.const.u64 %%rd22, %%rd12;\n\tcvta.param.u64 %%rd23, %%rd13;\n\tmov.u64 %%rd24, %%rd2;")
+	t.f("cvta.shared.u64 %%rd20, %%rd10;\n\tcvta.local.u64 %%rd21, %%rd11;\n\tcvta.const.u64 %%rd22, %%rd12;\n" +
+		"\tcvta.param.u64 %%rd23, %%rd13;\n\tmov.u64 %%rd24, %%rd2;")
 	if op == "isspacep" {
 		for i := range 5 {
-			t.f("%s %%p10, %%rd%d;\n\tselp.u32 %%r10, 1, 0, %%p10;\n\tst.global.u32 [%%rd4+%d], %%r10;", spelling, 20+i, 4*i)
+			t.f("%s %%p10, %%rd%d;\n\tselp.u32 %%r10, 1, 0, %%p10;\n"+
+				"\tst.global.u32 [%%rd4+%d], %%r10;", spelling, 20+i, 4*i)
 		}
 		t.p.OutStride = 24
 		return []*Probe{t.done()}
@@ -235,12 +241,14 @@ func addresses(op, spelling string) []*Probe {
 		return nil // for 32-bit addresses
 	}
 	space := strings.TrimPrefix(mods[len(mods)-2], "to")
-	from := map[string]int{"shared": 10, "shared::cta": 10, "shared::cluster": 10, "local": 11, "const": 12, "param": 13, "param::entry": 13, "global": 2}[space]
+	from := map[string]int{"shared": 10, "shared::cta": 10, "shared::cluster": 10, "local": 11, "const": 12,
+		"param": 13, "param::entry": 13, "global": 2}[space]
 	if from == 0 {
 		return nil
 	}
 	// There and back, and what memory holds at the generic address.
-	t.f("cvta.%s.u64 %%rd30, %%rd%d;\n\tcvta.to.%s.u64 %%rd31, %%rd30;\n\tsub.u64 %%rd32, %%rd31, %%rd%d;", space, from, space, from)
+	t.f("cvta.%s.u64 %%rd30, %%rd%d;\n\tcvta.to.%s.u64 %%rd31, %%rd30;\n"+
+		"\tsub.u64 %%rd32, %%rd31, %%rd%d;", space, from, space, from)
 	if space != "const" && !strings.HasPrefix(space, "param") && space != "global" {
 		t.f("st.u32 [%%rd30+16], %%r2;\n\tbar.sync 0;")
 	}
@@ -260,7 +268,8 @@ func addresses(op, spelling string) []*Probe {
 func wideMove() []*Probe {
 	t := newText("mov.b128", "", "moves", Threads)
 	at := t.operand("b64", 8, 2)
-	t.f("ld.global.v2.b64 {%%rd20, %%rd21}, [%%rd3+%d];\n\tmov.b128 %%q1, {%%rd20, %%rd21};\n\tmov.b128 %%q2, %%q1;\n\tmov.b128 {%%rd22, %%rd23}, %%q2;\n\tst.global.v2.b64 [%%rd4], {%%rd23, %%rd22};", at)
+	t.f("ld.global.v2.b64 {%%rd20, %%rd21}, [%%rd3+%d];\n\tmov.b128 %%q1, {%%rd20, %%rd21};\n\tmov.b128 %%q2, %%q1;\n"+
+		"\tmov.b128 {%%rd22, %%rd23}, %%q2;\n\tst.global.v2.b64 [%%rd4], {%%rd23, %%rd22};", at)
 	t.p.OutStride = 16
 	return []*Probe{t.done()}
 }
@@ -271,7 +280,8 @@ func vectorMove(f *isa.Form, spelling string) *Probe {
 	size, n := registerBytes(f.TypesOf(spelling)[0]), int(spelling[len("mov.v")]-'0')
 	at := t.operand(fmt.Sprintf("b%d", 8*size), size, n)
 	last := []string{"%v2.w", "%v2.z", "%v2.y", "%v2.x"}[4-n:]
-	t.f(".reg .v%d .b%d %%v1, %%v2;\n\tld.global.v%d.b%d %%v1, [%%rd3+%d];\n\t%s %%v2, %%v1;\n\tst.global.v%d.b%d [%%rd4], {%s};",
+	t.f(".reg .v%d .b%d %%v1, %%v2;\n\tld.global.v%d.b%d %%v1, [%%rd3+%d];\n\t%s %%v2, %%v1;\n"+
+		"\tst.global.v%d.b%d [%%rd4], {%s};",
 		n, 8*size, n, 8*size, at, spelling, n, 8*size, strings.Join(last, ", "))
 	t.p.OutStride = n * size
 	return t.done()
@@ -302,7 +312,8 @@ func carries() []*Probe {
 					}
 					return fmt.Sprintf("%s%d, %s%d, %s%d", reg, d, reg, a, reg, b)
 				}
-				if strings.Contains(set, "c.") && !strings.HasPrefix(set, "add.") && !strings.HasPrefix(set, "sub.") && !strings.HasPrefix(set, "mad.") {
+				if strings.Contains(set, "c.") && !strings.HasPrefix(set, "add.") && !strings.HasPrefix(set, "sub.") &&
+					!strings.HasPrefix(set, "mad.") {
 					t.f("add.cc.u%d %s30, %s22, %s23;", w, reg, reg, reg)
 				}
 				t.f("%s.u%d %s;", set, w, args(set, 40, 20, 21, 22))

@@ -52,12 +52,14 @@ func ruleOf(spelling string) Rule {
 		case "f16":
 			r.Rel, r.Abs, r.Why = 0x1p-9, 0x1p-24, "ex2.approx.f16: relative error 2^-9.9, and half a unit (2^-11)"
 		case "bf16":
-			r.Rel, r.Abs, r.Why = 0x1p-7+0x1p-8, 0x1p-133, "ex2.approx.bf16: relative error 2^-7, and half a unit (2^-8)"
+			r.Rel, r.Abs, r.Why = 0x1p-7+0x1p-8, 0x1p-133,
+				"ex2.approx.bf16: relative error 2^-7, and half a unit (2^-8)"
 		}
 	case op == "sin", op == "cos":
 		r.Abs, r.Why = 0x1p-20, "sin, cos.approx.f32: absolute error 2^-20.5 within [-2π, 2π]"
 	case op == "lg2":
-		r.Rel, r.Abs, r.Why = 0x1p-22+ulp, 0x1p-22+ulp, "lg2.approx.f32: absolute error 2^-22 for inputs in (0.5, 2), else relative error 2^-22"
+		r.Rel, r.Abs, r.Why = 0x1p-22+ulp, 0x1p-22+ulp,
+			"lg2.approx.f32: absolute error 2^-22 for inputs in (0.5, 2), else relative error 2^-22"
 	case op == "rsqrt" && elem == "f32":
 		r.Rel, r.Why = 0x1p-22+ulp, "rsqrt.approx.f32: relative error 2^-22.9"
 	case op == "sqrt" && has("approx"), op == "sqrt" && elem == "f32" && len(mods) == 2:
@@ -67,7 +69,8 @@ func ruleOf(spelling string) Rule {
 	case op == "div" && elem == "f32" && (has("approx") || has("full")):
 		r.Rel, r.Abs, r.Why = 2*ulp+ulp, 0x1p-148, "div.approx, div.full.f32: 2 units in the last place"
 	case (op == "rcp" || op == "rsqrt") && has("approx") && elem == "f64":
-		r.Rel, r.Why = 0x1p-19, "rcp, rsqrt.approx.ftz.f64: gross approximation, the upper word of the result: 2^-20 each"
+		r.Rel, r.Why = 0x1p-19,
+			"rcp, rsqrt.approx.ftz.f64: gross approximation, the upper word of the result: 2^-20 each"
 	default:
 		return Rule{}
 	}

@@ -48,7 +48,8 @@ func productOf(spelling string) (p product, ok bool) {
 }
 
 func bitsOf(elem string) int {
-	return map[string]int{"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[elem]
+	return map[string]int{"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8,
+		"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[elem]
 }
 
 // fragmentRegisters is the number of registers a thread of lanes threads holds of a matrix of elems elements.
@@ -59,10 +60,10 @@ func fragmentRegisters(elem string, elems, lanes int) int {
 
 // productRule bounds the difference of two sums of products. PTX leaves precision and order of the accumulation
 // open (9.7.14). The products of the narrow formats are exact in float32; hardware aligns the summands of a step to the
-// largest and cuts off the rest. With b bits kept behind the leading one, each of the at most k+1 summands loses less than 2^-b of
-// the largest, and so does each of the additions of the software GPU's result to D's format:
-// (k+2)·2^-b·Σ|a·b|. b is 23 (f16, bf16, tf32 into f32), 13 for 8-bit floats, whose accumulators on sm_90 are
-// narrower, 10 where D is f16, 52 for f64.
+// largest and cuts off the rest. With b bits kept behind the leading one, each of the at most k+1 summands loses less
+// than 2^-b of the largest, and so does each of the additions of the software GPU's result to D's format:
+// (k+2)·2^-b·Σ|a·b|. b is 23 (f16, bf16, tf32 into f32), 13 for 8-bit floats, whose accumulators on sm_90 are narrower,
+// 10 where D is f16, 52 for f64.
 func (p product) rule() Rule {
 	b := 23
 	switch {
@@ -79,7 +80,8 @@ func (p product) rule() Rule {
 	for range b {
 		scale /= 2
 	}
-	return Rule{Elem: p.d, Scale: scale, ExactRounds: 1, Why: fmt.Sprintf("matrix product: (k+2)·2^-%d of the sum of magnitudes", b)}
+	return Rule{Elem: p.d, Scale: scale, ExactRounds: 1,
+		Why: fmt.Sprintf("matrix product: (k+2)·2^-%d of the sum of magnitudes", b)}
 }
 
 // metadata is the type of the operand that says where the elements of a sparse A are.
@@ -317,7 +319,9 @@ func wmma(spelling string) []*Probe {
 	const perWarp = 8192
 	nd := bytes(p.d, p.m*p.n)
 	// The warp gathers them in shared memory: all of A, all of B, all of C, room for D.
-	t.f(".shared .align 128 .b8 s[%d];\n\tand.b32 %%r10, %%r2, 31;\n\tshr.u32 %%r11, %%r2, 5;\n\tmul.wide.u32 %%rd10, %%r11, %d;\n\tmov.u64 %%rd11, s;\n\tadd.u64 %%rd11, %%rd11, %%rd10;", 4*perWarp, perWarp)
+	t.f(".shared .align 128 .b8 s[%d];\n\tand.b32 %%r10, %%r2, 31;\n"+
+		"\tshr.u32 %%r11, %%r2, 5;\n\tmul.wide.u32 %%rd10, %%r11, %d;\n\tmov.u64 %%rd11, s;\n"+
+		"\tadd.u64 %%rd11, %%rd11, %%rd10;", 4*perWarp, perWarp)
 	base := map[byte]int{'a': 0, 'b': 1024, 'c': 2048, 'd': 4096}
 	offset := 0
 	for _, x := range []struct {
@@ -339,9 +343,11 @@ func wmma(spelling string) []*Probe {
 		which byte
 		n     int
 	}{{'a', na}, {'b', nb}, {'c', nc}} {
-		t.f("mul.wide.u32 %%rd12, %%r10, %d;\n\tadd.u64 %%rd13, %%rd11, %%rd12;\n\tadd.u64 %%rd15, %%rd20, %%rd12;", x.n)
+		t.f("mul.wide.u32 %%rd12, %%r10, %d;\n\tadd.u64 %%rd13, %%rd11, %%rd12;\n"+
+			"\tadd.u64 %%rd15, %%rd20, %%rd12;", x.n)
 		for i := 0; i < x.n; i += 8 {
-			t.f("ld.shared.b64 %%rd14, [%%rd13+%d];\n\tst.global.b64 [%%rd15+%d], %%rd14;", base[x.which]+i, global[x.which]+i)
+			t.f("ld.shared.b64 %%rd14, [%%rd13+%d];\n\tst.global.b64 [%%rd15+%d], %%rd14;",
+				base[x.which]+i, global[x.which]+i)
 		}
 	}
 	t.f("bar.sync 0;")
@@ -366,14 +372,16 @@ func wmma(spelling string) []*Probe {
 		return fmt.Sprintf("[%%rd20+%d]", global[which])
 	}
 	ra, rb, rc, rd := wmmaRegisters('a', p), wmmaRegisters('b', p), wmmaRegisters('c', p), wmmaRegisters('d', p)
-	fa, fb, fc, fd := t.registerList(p.a, 30, ra), t.registerList(p.b, 50, rb), t.registerList(p.c, 70, rc), t.registerList(p.d, 90, rd)
+	fa, fb, fc, fd := t.registerList(p.a, 30, ra), t.registerList(p.b, 50, rb), t.registerList(p.c, 70, rc),
+		t.registerList(p.d, 90, rd)
 	t.f("%s %s, %s, %d;", loadA, fa, address(loadA, 'a'), stride('a', la))
 	t.f("%s %s, %s, %d;", loadB, fb, address(loadB, 'b'), stride('b', lb))
 	t.f("%s %s, %s, %d;", loadC, fc, address(loadC, 'c'), stride('c', layoutC))
 	t.f("%s %s, %s, %s, %s;", multiply, fd, fa, fb, fc)
 	t.f("%s %s, %s, %d;", storeD, address(storeD, 'd'), fd, stride('d', layoutC))
 	if strings.Contains(storeD, ".shared") {
-		t.f("bar.sync 0;\n\tmul.wide.u32 %%rd12, %%r10, %d;\n\tadd.u64 %%rd13, %%rd11, %%rd12;\n\tadd.u64 %%rd15, %%rd20, %%rd12;", nd)
+		t.f("bar.sync 0;\n\tmul.wide.u32 %%rd12, %%r10, %d;\n\tadd.u64 %%rd13, %%rd11, %%rd12;\n"+
+			"\tadd.u64 %%rd15, %%rd20, %%rd12;", nd)
 		for i := 0; i < nd; i += 8 {
 			t.f("ld.shared.b64 %%rd14, [%%rd13+%d];\n\tst.global.b64 [%%rd15+%d], %%rd14;", base['d']+i, global['d']+i)
 		}
@@ -410,13 +418,15 @@ func matrixMove(op, spelling string) []*Probe {
 		return []*Probe{t.done()}
 	}
 	// Each thread owns a row of 16 bytes of its warp's 512.
-	t.f(".shared .align 128 .b8 s[%d];\n\tmov.u64 %%rd10, s;\n\tmul.wide.u32 %%rd11, %%r2, 16;\n\tadd.u64 %%rd10, %%rd10, %%rd11;", 16*BlockThreads)
+	t.f(".shared .align 128 .b8 s[%d];\n\tmov.u64 %%rd10, s;\n\tmul.wide.u32 %%rd11, %%r2, 16;\n"+
+		"\tadd.u64 %%rd10, %%rd10, %%rd11;", 16*BlockThreads)
 	for i := range 4 {
 		t.f("ld.global.b32 %%r%d, [%%rd3+%d];\n\tst.shared.b32 [%%rd10+%d], %%r%d;", 20+i, at+4*i, 4*i, 20+i)
 	}
 	t.f("bar.sync 0;")
 	// The rows' addresses, in another order: lane i gives row i^5 of the warp.
-	t.f("xor.b32 %%r10, %%r2, 5;\n\tmul.wide.u32 %%rd11, %%r10, 16;\n\tmov.u64 %%rd12, s;\n\tadd.u64 %%rd12, %%rd12, %%rd11;")
+	t.f("xor.b32 %%r10, %%r2, 5;\n\tmul.wide.u32 %%rd11, %%r10, 16;\n\tmov.u64 %%rd12, s;\n" +
+		"\tadd.u64 %%rd12, %%rd12, %%rd11;")
 	address := "[%rd12]"
 	if !strings.Contains(spelling, "shared") {
 		t.f("cvta.shared.u64 %%rd12, %%rd12;")
@@ -439,7 +449,8 @@ func matrixMove(op, spelling string) []*Probe {
 	return []*Probe{t.done()}
 }
 
-// wgmma makes the probes of products of a warpgroup: A and B in shared memory, K the major dimension, no swizzle; or A in registers.
+// wgmma makes the probes of products of a warpgroup: A and B in shared memory, K the major dimension, no swizzle; or A
+// in registers.
 func wgmma(spelling string) []*Probe {
 	p, ok := productOf(spelling)
 	if !ok {
@@ -462,7 +473,8 @@ func wgmma(spelling string) []*Probe {
 		t.f(".shared .align 1024 .b8 sa[2048];\n\t.shared .align 1024 .b8 sb[%d];", 256*rowB)
 		fill := func(elem, name string, bytes int) {
 			at := t.operand("m:"+elem, 4, bytes/BlockThreads/4)
-			t.f("mov.u64 %%rd10, %s;\n\tmul.wide.u32 %%rd11, %%r2, %d;\n\tadd.u64 %%rd10, %%rd10, %%rd11;", name, bytes/BlockThreads)
+			t.f("mov.u64 %%rd10, %s;\n\tmul.wide.u32 %%rd11, %%r2, %d;\n"+
+				"\tadd.u64 %%rd10, %%rd10, %%rd11;", name, bytes/BlockThreads)
 			for i := 0; i < bytes/BlockThreads; i += 4 {
 				t.f("ld.global.b32 %%r10, [%%rd3+%d];\n\tst.shared.b32 [%%rd10+%d], %%r10;", at+i, i)
 			}
@@ -480,7 +492,8 @@ func wgmma(spelling string) []*Probe {
 		}
 		// Core matrices of 8 rows by 16 bytes: the next along K is 128 bytes on, the next 8 rows come behind those.
 		descriptor := func(reg int, name string, rows int) {
-			t.f("mov.u64 %%rd10, %s;\n\tshr.u64 %%rd10, %%rd10, 4;\n\tand.b64 %%rd10, %%rd10, 0x3fff;\n\tor.b64 %%rd%d, %%rd10, %d;", name, reg, uint64(128>>4)<<16|uint64(rows>>4)<<32)
+			t.f("mov.u64 %%rd10, %s;\n\tshr.u64 %%rd10, %%rd10, 4;\n\tand.b64 %%rd10, %%rd10, 0x3fff;\n"+
+				"\tor.b64 %%rd%d, %%rd10, %d;", name, reg, uint64(128>>4)<<16|uint64(rows>>4)<<32)
 		}
 		descriptor(20, "sa", 256)
 		descriptor(21, "sb", 8*rowB)
