@@ -63,6 +63,7 @@ type Function struct {
 	Cluster   [3]uint32
 	MaxBlock  [3]uint32
 	ReqBlock  [3]uint32
+	PreExits  bool   // it may let a dependent launch begin before it is complete (griddepcontrol.launch_dependents)
 	Refused   string // why it cannot be launched here; empty if it can
 	Attrs     []fatbin.Attr
 }
@@ -109,15 +110,20 @@ var textureCodes = map[uint16]bool{0xb60: true, 0x361: true, 0xb66: true, 0x367:
 	0xb69: true, 0x36a: true, 0xb6c: true, 0x36d: true, 0xb6f: true, 0x370: true, 0x998: true, 0x99c: true, 0x394: true,
 	0x396: true}
 
-// textures says whether code has such instructions.
-func textures(code []byte) bool {
-	for ; len(code) >= 16; code = code[16:] {
-		if textureCodes[binary.LittleEndian.Uint16(code)&0xfff] {
+// uses says whether code has one of these instructions.
+func uses(code []byte, codes map[uint16]bool) bool {
+	for ; len(code) >= instruction; code = code[instruction:] {
+		if codes[binary.LittleEndian.Uint16(code)&0xfff] {
 			return true
 		}
 	}
 	return false
 }
+
+const instruction = 16 // bytes, since sm_70
+
+// preExit is PREEXIT (griddepcontrol.launch_dependents), the low 12 bits, as ptxas 12.4 writes it and nvdisasm prints it.
+var preExit = map[uint16]bool{0x82d: true}
 
 // trapCode ends the grid with an error: BPT.TRAP 1, EXIT, and a branch to itself.
 var trapCode = []uint64{
@@ -318,9 +324,11 @@ func (fn *Function) attributes(syms []fatbin.Symbol) error {
 func (im *Image) refuse(fn *Function, text int) {
 	seen := map[int]bool{text: true}
 	for todo := []int{text}; len(todo) > 0; todo = todo[1:] {
-		if textures(im.file.Sections[todo[0]].Data) {
+		code := im.file.Sections[todo[0]].Data
+		if uses(code, textureCodes) {
 			fn.Refused = usesTextures
 		}
+		fn.PreExits = fn.PreExits || uses(code, preExit)
 		for _, r := range im.relocs {
 			if r.Section != todo[0] {
 				continue

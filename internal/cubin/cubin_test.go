@@ -162,6 +162,9 @@ func TestRefusedNeeds(t *testing.T) {
 	}
 	refused := 0
 	for _, f := range im.Functions {
+		if early := f.Name == "dependent"; f.PreExits != early {
+			t.Errorf("%s lets its successor begin early: %v", f.Name, f.PreExits)
+		}
 		if f.Refused != "" {
 			refused++
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
 	"holdfast/internal/qmd"
 	"holdfast/internal/rm"
@@ -321,6 +322,34 @@ func TestWords(t *testing.T) {
 	}
 	if err := p.Run(time.Second); err == nil {
 		t.Error("a closed program runs")
+	}
+}
+
+// A kernel that lets the next one begin early is waited for, not chained.
+func TestPreExitIsNotChained(t *testing.T) {
+	d, b := play(t, "580.95.05", Options{})
+	c := load(t, d, b)
+	if err := b.Map(base, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	word := func(name string) engine.Word {
+		l := launchOf(t, c, name, nil)
+		l.Params = make([]byte, c.image.Functions[slices.IndexFunc(c.image.Functions, func(f cubin.Function) bool {
+			return f.Name == name
+		})].ParamSize)
+		return engine.Word{Ops: []engine.Op{{Launch: l}}}
+	}
+	p, err := b.Prepare([]engine.Word{word("chain"), word("dependent"), word("chain"), word("chain")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var got []bool
+	for w := range 4 {
+		got = append(got, p.(*program).chained(w))
+	}
+	if want := []bool{true, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("words that start the next one: %v, want %v", got, want)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package command is what the commands "holdfast replay" and "hfreplay" share: options, files of inputs and outputs, the
-// run itself, and what is said of it. They differ in the engine's backends that they have.
+// Package command is what the commands "holdfast replay" and "hfreplay" share: options, files of inputs and outputs,
+// the run itself, and what is said of it. They differ in the engine's backends that they have.
 package command
 
 import (
@@ -26,6 +26,10 @@ type Options struct {
 	Reset     bool     // put memory back before each run but the first
 	Timeout   time.Duration
 }
+
+// Experimental is why the raw backend has to be asked for by a flag of that name.
+const Experimental = "the raw backend is not to be trusted yet: of three models that were tried on an H200 it gave two " +
+	"other bits than PyTorch. --experimental runs it all the same; holdfast replay --backend libcuda is right"
 
 // A UsageError is a fault of the command line.
 type UsageError struct{ text string }
@@ -109,45 +113,51 @@ func Replay(path string, o Options, open func() (engine.Backend, string, error))
 
 // play runs the recording and writes its outputs.
 func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, outs map[string]string,
-	report *Report) (err error) {
+	report *Report) error {
 	if err := p.Load(b); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
 	for name, data := range ins {
 		if err := p.SetInput(name, data); err != nil {
-			return err
+			return errors.Join(err, p.Close())
 		}
 	}
 	times := make([]time.Duration, 0, o.Runs)
 	for i := range o.Runs {
 		if o.Reset && i > 0 {
 			if err := p.Reset(); err != nil {
-				return err
+				return errors.Join(err, p.Close())
 			}
 		}
 		started := time.Now()
 		if err := p.Run(o.Timeout); err != nil {
-			return err
+			return err // the backend is of no more use but to be closed
 		}
 		times = append(times, time.Since(started))
 	}
-	for _, port := range p.Entry.Outputs {
-		if outs[port.Name] == "" {
-			continue
-		}
-		data, err := p.Output(port.Name)
-		if err == nil {
-			err = writeOutput(outs[port.Name], &port, data)
-		}
-		if err != nil {
-			return err
-		}
+	if err := writeOutputs(p, outs); err != nil {
+		return errors.Join(err, p.Close())
 	}
 	report.Start, report.Total = p.Times, processAge().Seconds()
 	report.First = times[0].Seconds()
 	slices.Sort(times)
 	report.Median = times[len(times)/2].Seconds()
+	return p.Close()
+}
+
+func writeOutputs(p *replay.Player, files map[string]string) error {
+	for _, port := range p.Entry.Outputs {
+		if files[port.Name] == "" {
+			continue
+		}
+		data, err := p.Output(port.Name)
+		if err == nil {
+			err = writeOutput(files[port.Name], &port, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
