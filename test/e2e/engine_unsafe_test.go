@@ -13,12 +13,12 @@ import (
 	"holdfast/internal/engine/driver"
 )
 
-// engineStub is the library that TestEngineWindow loads: it runs in a process of its own, because the library reads the environment that
-// its process was started with.
+// engineStub is the library that TestEngineWindow loads: it runs in a process of its own, because the library reads
+// the environment that its process was started with.
 const engineStub = "HOLDFAST_TEST_STUB"
 
-// The engine copies from and to host memory wherever that is: Go's heap begins at a random address, and that may be one that the software
-// GPU gives to its own memory.
+// The engine copies from and to host memory wherever that is: Go's heap begins at a random address, and that may be
+// one that the software GPU gives to its own memory.
 func TestEngineHostMemory(t *testing.T) {
 	s := newSite(t)
 	s.ok("replay", s.faulty(0x1000000000, 1), "--backend", "soft") // starts the software GPU
