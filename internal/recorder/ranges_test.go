@@ -129,6 +129,21 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
+// After a copy that the host waits for, whichever stream may use what it has brought.
+func TestSynchronousCopy(t *testing.T) {
+	for name, want := range map[string][]uint32{"cuMemcpyHtoD": {0}, "cuMemcpyHtoDAsync": nil} {
+		tl := tell(t, begins()...)
+		in := input(0x200000, "input")
+		c := in[2].(*trace.Copy)
+		c.Call, c.Stream = callNumber(t, name), perThreadStream
+		tl.tell(in...)
+		tl.tell(launch(16, 0), &trace.RangeEnd{Thread: 1})
+		if _, work := tl.finish(); !reflect.DeepEqual(work[1].After, want) {
+			t.Errorf("%s: the launch comes after %v, want %v", name, work[1].After, want)
+		}
+	}
+}
+
 // Memory that comes in the range is a region of its own where there was none before; what is freed and comes again
 // stays what it was.
 func TestRegions(t *testing.T) {

@@ -43,6 +43,9 @@ func (s *rangeSession) work(rec trace.Record) {
 		s.launch(rec, streamOf(rec.Stream, thread))
 	case *trace.Copy:
 		s.copy(rec, streamOf(rec.Stream, thread), thread)
+		if !strings.HasSuffix(s.call(rec.Call), "Async") { // it may have returned when the copy was done
+			s.order.everything()
+		}
 	case *trace.GraphLaunch:
 		s.graph(rec, streamOf(rec.Stream, thread))
 	case *trace.Other:
