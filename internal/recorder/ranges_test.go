@@ -129,6 +129,16 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
+// Memory that is freed was waited for.
+func TestFreeOrders(t *testing.T) {
+	tl := tell(t, begins()...)
+	tl.tell(input(0x200000, "input")...)
+	tl.tell(launch(16, 0), &trace.Free{Addr: 0x201000}, launch(32, 0), &trace.RangeEnd{Thread: 1})
+	if _, work := tl.finish(); !reflect.DeepEqual(work[2].After, []uint32{1}) {
+		t.Errorf("the second launch comes after %v", work[2].After)
+	}
+}
+
 // After a copy that the host waits for, whichever stream may use what it has brought.
 func TestSynchronousCopy(t *testing.T) {
 	for name, want := range map[string][]uint32{"cuMemcpyHtoD": {0}, "cuMemcpyHtoDAsync": nil} {

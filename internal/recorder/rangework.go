@@ -26,8 +26,11 @@ func (s *rangeSession) work(rec trace.Record) {
 		}
 		return
 	}
-	if a, ok := rec.(*trace.Alloc); ok {
-		s.allocated(a)
+	switch rec := rec.(type) {
+	case *trace.Alloc:
+		s.allocated(rec)
+	case *trace.Free: // cuMemFree waits for the device
+		s.order.everything()
 	}
 	s.state.Apply(rec)
 	if !isWork || flags&trace.Node != 0 {
