@@ -30,8 +30,9 @@ static uint64_t last_started;
 
 static void read_environment(void)
 {
-	const char *name = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH");
-	if (name && *name && strlen(name) < sizeof wanted) {
+	const char *name = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH"),
+		*socket = getenv("HOLDFAST_TRACE");
+	if (name && *name && strlen(name) < sizeof wanted && socket && *socket) {
 		snprintf(wanted, sizeof wanted, "%s", name);
 		nth = which ? strtoul(which, NULL, 10) : 1;
 	}

@@ -85,13 +85,24 @@ func (o *order) everything() {
 	clear(o.extra)
 }
 
-func (o *order) recorded(event uint64, s stream) { o.events[event] = o.upTo(s) }
+// recorded says that an event stands for what s has got. On the legacy stream that is an action like any other, which
+// all streams wait for (CUDA programming guide, default stream); so is a wait.
+func (o *order) recorded(event uint64, s stream) {
+	o.events[event] = o.upTo(s)
+	if s.handle <= legacyStream {
+		o.everything()
+	}
+}
 
 // waits says that s waits for an event. One that is not known may stand for anything.
 func (o *order) waits(s stream, event uint64) {
 	at, ok := o.events[event]
 	if !ok {
 		at = o.all()
+	}
+	if s.handle <= legacyStream {
+		o.everything()
+		return
 	}
 	o.extra[s] = distinct(append(o.extra[s], at...))
 }

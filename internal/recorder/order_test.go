@@ -24,6 +24,8 @@ func TestOrder(t *testing.T) {
 		{"fork and join", "a ra1 wb1 b rb2 a wa2 a", [][]int{nil, {0}, {0}, {1, 2}}},
 		{"through a stream without work", "a ra1 wb1 rb2 wc2 c", [][]int{nil, {0}}},
 		{"the legacy stream comes after all, all after it", "a b L a b c", [][]int{nil, nil, {0, 1}, {2}, {2}, {2}}},
+		{"so does a wait of the legacy stream", "a ra1 b wL1 c", [][]int{nil, nil, {0, 1}}},
+		{"and an event there", "a rL1 b wc1 c", [][]int{nil, {0}, {0}}},
 		{"so does what the host has waited for", "a b s c a b", [][]int{nil, nil, {0, 1}, {0, 1}, {0, 1}}},
 		{"only the first one after it", "a s b b c", [][]int{nil, {0}, {1}, {0}}},
 		{"per-thread streams are two", "p q p", [][]int{nil, nil, {0}}},

@@ -140,10 +140,13 @@ type rangeSession struct {
 	works     []*rangeWork
 	latest    map[uint32][]*rangeWork // the last piece of work of each thread
 	pending   map[uint32][][]byte     // what copies of a thread will take from the host
-	outputs   int
+	outputs   []hostSpan              // where copies to the host went
 	warned    map[string]bool
 	warnings  []string
 }
+
+// A hostSpan is memory of the host, from its first byte to the one behind its last.
+type hostSpan struct{ from, to uint64 }
 
 type spilledImage struct {
 	image

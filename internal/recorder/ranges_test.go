@@ -129,6 +129,31 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
+// Memory that is freed was waited for.
+func TestFreeOrders(t *testing.T) {
+	tl := tell(t, begins()...)
+	tl.tell(input(0x200000, "input")...)
+	tl.tell(launch(16, 0), &trace.Free{Addr: 0x201000}, launch(32, 0), &trace.RangeEnd{Thread: 1})
+	if _, work := tl.finish(); !reflect.DeepEqual(work[2].After, []uint32{1}) {
+		t.Errorf("the second launch comes after %v", work[2].After)
+	}
+}
+
+// After a copy that the host waits for, whichever stream may use what it has brought.
+func TestSynchronousCopy(t *testing.T) {
+	for name, want := range map[string][]uint32{"cuMemcpyHtoD": {0}, "cuMemcpyHtoDAsync": nil} {
+		tl := tell(t, begins()...)
+		in := input(0x200000, "input")
+		c := in[2].(*trace.Copy)
+		c.Call, c.Stream = callNumber(t, name), perThreadStream
+		tl.tell(in...)
+		tl.tell(launch(16, 0), &trace.RangeEnd{Thread: 1})
+		if _, work := tl.finish(); !reflect.DeepEqual(work[1].After, want) {
+			t.Errorf("%s: the launch comes after %v, want %v", name, work[1].After, want)
+		}
+	}
+}
+
 // Memory that comes in the range is a region of its own where there was none before; what is freed and comes again
 // stays what it was.
 func TestRegions(t *testing.T) {
@@ -187,6 +212,10 @@ func TestRangeRefusals(t *testing.T) {
 			Dst: 0x200000, Width: 4, Height: 1, Depth: 1}, end}},
 		{"another GPU", "on device 1", []trace.Record{&trace.Alloc{Addr: 0x900000, Bytes: 8, Kind: trace.MemLinear,
 			Device: 1}, end}},
+		{"a way through the host", "what a copy within the range has brought there",
+			append([]trace.Record{&trace.Copy{Flags: trace.DstHost,
+				Call: 150, Thread: 1, Dst: 0x7f0000000004, Src: 0x200000, Width: 4, Height: 1, Depth: 1}},
+				append(input(0x200000, "input"), end)...)},
 		{"a graph", "what it consists of is not known", []trace.Record{&trace.GraphLaunch{Graph: 3, Thread: 1,
 			Stream: 16}, end}},
 		{"hostile copies", "cuMemcpyAsync of", []trace.Record{&trace.Copy{Flags: trace.SrcHost, Call: 150, Thread: 1,

@@ -26,8 +26,11 @@ func (s *rangeSession) work(rec trace.Record) {
 		}
 		return
 	}
-	if a, ok := rec.(*trace.Alloc); ok {
-		s.allocated(a)
+	switch rec := rec.(type) {
+	case *trace.Alloc:
+		s.allocated(rec)
+	case *trace.Free: // cuMemFree waits for the device
+		s.order.everything()
 	}
 	s.state.Apply(rec)
 	if !isWork || flags&trace.Node != 0 {
@@ -43,6 +46,9 @@ func (s *rangeSession) work(rec trace.Record) {
 		s.launch(rec, streamOf(rec.Stream, thread))
 	case *trace.Copy:
 		s.copy(rec, streamOf(rec.Stream, thread), thread)
+		if !strings.HasSuffix(s.call(rec.Call), "Async") { // it may have returned when the copy was done
+			s.order.everything()
+		}
 	case *trace.GraphLaunch:
 		s.graph(rec, streamOf(rec.Stream, thread))
 	case *trace.Other:
@@ -167,7 +173,7 @@ func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
 	case fromHost:
 		s.input(c, on, thread)
 	case toHost:
-		s.outputs++
+		s.outputs = append(s.outputs, extent(c.Dst, c.DstPitch, c.DstSlice, c))
 		s.slices(c, on, func(w *rangeWork, _ uint64) { w.output = true })
 		s.order.everything() // the host may look at it, and act upon it, without any call
 	case s.isVariable(c.Dst) || c.Flags&trace.Set == 0 && s.isVariable(c.Src):
@@ -187,11 +193,24 @@ func (s *rangeSession) input(c *trace.Copy, on stream, thread uint32) {
 		s.fail("%s: %d of the %d bytes that it takes from the host are known", s.call(c.Call), len(data), want)
 		return
 	}
-	if s.outputs > 0 {
+	from := extent(c.Src, c.SrcPitch, c.SrcSlice, c)
+	for _, o := range s.outputs {
+		if o.from < from.to && from.from < o.to {
+			s.fail("%s takes from the host (%#x) what a copy within the range has brought there: it would be an input "+
+				"that depends on an output; copy it on the device", s.call(c.Call), from.from)
+			return
+		}
+	}
+	if len(s.outputs) > 0 {
 		s.warn("a copy to the device comes after one to the host: if the program computes one from the other, " +
 			"a replay on other input is not the program's")
 	}
 	s.slices(c, on, func(w *rangeWork, z uint64) { w.input = data[z*c.Width*c.Height:][:c.Width*c.Height] })
+}
+
+// extent is the memory that one side of a copy takes.
+func extent(addr, pitch, slice uint64, c *trace.Copy) hostSpan {
+	return hostSpan{addr, addr + (c.Depth-1)*slice + (c.Height-1)*pitch + c.Width}
 }
 
 // slices makes a piece of work of each slice of a copy.

@@ -41,6 +41,7 @@ type Backend struct {
 	info   engine.Info
 	maps   map[uint64][]part
 	spans  []span // addresses that are reserved
+	bounce []byte // pinned: what Write and Read copy through
 	bad    error  // a fault or timeout: nothing works any more
 }
 
@@ -92,6 +93,9 @@ func (b *Backend) open() (err error) {
 	}
 	if err = b.drv.SetContext(b.ctx); err == nil {
 		b.stream, err = b.drv.StreamCreate()
+	}
+	if err == nil {
+		b.bounce, err = b.drv.HostAlloc(bounceSize)
 	}
 	if err == nil {
 		err = b.describe()
@@ -224,14 +228,43 @@ func (b *Backend) unmapParts(parts []part) error {
 	return errors.Join(all...)
 }
 
-// Write implements engine.Backend.
+// bounceSize is more than a chunk of a recording has.
+const bounceSize = 4 << 20
+
+// Write implements engine.Backend. It goes through memory of the driver's: that is faster than pageable memory, and
+// the software GPU could take Go's memory, which may be anywhere (its heap begins at a random address), for its own.
 func (b *Backend) Write(addr uint64, p []byte) error {
-	return b.do(func() error { return b.drv.Write(cuda.DevicePtr(addr), p) })
+	return b.do(func() error {
+		for len(p) > 0 {
+			n := copy(b.bounce, p)
+			if err := b.drv.CopyHtoD(cuda.DevicePtr(addr), b.bounce[:n], b.stream); err != nil {
+				return err
+			}
+			if err := b.drv.StreamSynchronize(b.stream); err != nil {
+				return err
+			}
+			addr, p = addr+uint64(n), p[n:]
+		}
+		return nil
+	})
 }
 
 // Read implements engine.Backend.
 func (b *Backend) Read(addr uint64, p []byte) error {
-	return b.do(func() error { return b.drv.Read(p, cuda.DevicePtr(addr)) })
+	return b.do(func() error {
+		for len(p) > 0 {
+			n := min(len(p), len(b.bounce))
+			if err := b.drv.CopyDtoH(b.bounce[:n], cuda.DevicePtr(addr), b.stream); err != nil {
+				return err
+			}
+			if err := b.drv.StreamSynchronize(b.stream); err != nil {
+				return err
+			}
+			copy(p, b.bounce[:n])
+			addr, p = addr+uint64(n), p[n:]
+		}
+		return nil
+	})
 }
 
 // Close implements engine.Backend.
@@ -240,7 +273,7 @@ func (b *Backend) Close() error {
 		if b.bad != nil { // calls would fail, or wait for what does not end; the end of the process frees all
 			return nil
 		}
-		all := []error{b.drv.StreamDestroy(b.stream)}
+		all := []error{b.drv.StreamDestroy(b.stream), b.drv.HostFree(b.bounce)}
 		for addr := range b.maps {
 			all = append(all, b.unmap(addr))
 		}
