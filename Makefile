@@ -1,4 +1,4 @@
-# make build   the holdfast binary, ./bin/holdfast, with its C libraries inside
+# make build   the holdfast binary, ./bin/holdfast, with its C libraries inside; and ./bin/hfreplay
 # make demo    train, checkpoint three times, kill, restore, compare (docs/howto-train.md)
 # make test    everything that CI runs
 # make lint    formatting, vet, staticcheck, generated files
@@ -51,11 +51,16 @@ RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process .
 
 .PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit portable
 
-build: bin/holdfast
+build: bin/holdfast bin/hfreplay
 
 bin/holdfast: $(LIBS) $(GOFILES) $(EMBEDDED)
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/holdfast
+
+# Recordings without a CUDA library: see docs/howto-replay.md.
+bin/hfreplay: $(GOFILES)
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/hfreplay
 
 $(LIB)/libholdfast.so: $(SHIMSRC)
 	CC='$(CC)' sh shim/build.sh $(@D)

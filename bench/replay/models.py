@@ -1,8 +1,8 @@
 """Models whose inference is recorded and replayed: eager PyTorch, random weights from a fixed seed.
 
     models.py MODEL --hints              what "holdfast record" is told of inputs and outputs
-    models.py MODEL --dir DIR            computes once within the NVTX range "holdfast" (to be recorded), then on five other
-                                         inputs; writes x.npy, y.npy (the range's) and x0.npy, y0.npy … there
+    models.py MODEL --dir DIR            computes once within the NVTX range "holdfast" (to be recorded), then on five
+                                         other inputs; writes x.npy, y.npy (the range's) and x0.npy, y0.npy … there
     models.py MODEL --cold               one output, and how long after the process began it was there
     models.py MODEL --steady             median time of a pass as a CUDA graph
 

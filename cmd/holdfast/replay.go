@@ -65,7 +65,7 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.Entry, "entry", "", "which entry, if there are several")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().StringVar(&f.backend, "backend", "auto", "auto, libcuda, soft or raw")
-	cmd.Flags().BoolVar(&f.experimental, "experimental", false, "run the raw backend, whose results are not to be trusted yet")
+	cmd.Flags().BoolVar(&f.experimental, "experimental", false, "run the raw backend, which is not to be trusted yet")
 	registerValues(cmd, "backend", "auto", "libcuda", "soft", backendRaw)
 	return cmd
 }

@@ -122,7 +122,8 @@ func uses(code []byte, codes map[uint16]bool) bool {
 
 const instruction = 16 // bytes, since sm_70
 
-// preExit is PREEXIT (griddepcontrol.launch_dependents), the low 12 bits, as ptxas 12.4 writes it and nvdisasm prints it.
+// preExit is PREEXIT (griddepcontrol.launch_dependents), the low 12 bits, as ptxas 12.4 writes it and nvdisasm prints
+// it.
 var preExit = map[uint16]bool{0x82d: true}
 
 // trapCode ends the grid with an error: BPT.TRAP 1, EXIT, and a branch to itself.

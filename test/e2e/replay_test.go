@@ -235,10 +235,13 @@ func TestReplayDamaged(t *testing.T) {
 	s.fails(2, "replay", file, "--backend", "soft", "--out", "y")
 }
 
+// softMemory is where device memory of the software GPU begins.
+const softMemory = 1 << 47
+
 // Work of every kind does what it says, in a word of many pieces, too.
 func TestReplayWork(t *testing.T) {
 	s := newSite(t)
-	const base, staging, size = 0x1000000000, 0x1000400000, 4096
+	const base, staging, size = softMemory, softMemory + 4<<20, 4096
 	file := s.path("work.hfr")
 	w, err := recording.Create(file)
 	if err != nil {
@@ -328,8 +331,8 @@ func (s *site) faulty(addr uint64, times uint32) string {
 		Code: []recording.Code{{Images: []recording.Image{{Arch: 70, Contents: w.Put(ptx), Kind: recording.PTX}}}},
 		Kernels: []recording.Kernel{{Name: "spin", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8,
 			Size: 4}}}},
-		Memory:  []recording.Region{{Addr: 0x1000000000, Bytes: 4096, Class: recording.Live, Contents: &zero}},
-		Staging: recording.Span{Addr: 0x1000400000},
+		Memory:  []recording.Region{{Addr: softMemory, Bytes: 4096, Class: recording.Live, Contents: &zero}},
+		Staging: recording.Span{Addr: softMemory + 4<<20},
 		Entries: []recording.Entry{{Name: "e", Launches: 1, Inputs: []recording.Port{}, Outputs: []recording.Port{},
 			Work: w.Put(work)}},
 	})
@@ -342,8 +345,8 @@ func (s *site) faulty(addr uint64, times uint32) string {
 // A fault, or work that does not end, is an error that names the kernel, and harms no other replay.
 func TestReplayFault(t *testing.T) {
 	s := newSite(t)
-	s.ok("replay", s.faulty(0x1000000000, 10), "--backend", "soft")
-	file := s.faulty(0x2000000000, 10)
+	s.ok("replay", s.faulty(softMemory, 10), "--backend", "soft")
+	file := s.faulty(softMemory+64<<30, 10)
 	if text := s.fails(1, "replay", file, "--backend", "soft"); !strings.Contains(text, "--step says where") {
 		t.Error(text)
 	}
@@ -351,10 +354,10 @@ func TestReplayFault(t *testing.T) {
 		"word 0, op 0 (spin)") {
 		t.Error(text)
 	}
-	endless := s.faulty(0x1000000000, 1<<32-1)
+	endless := s.faulty(softMemory, 1<<32-1)
 	if text := s.fails(1, "replay", endless, "--backend", "soft", "--step", "--timeout",
 		"100ms"); !strings.Contains(text, "(spin): not complete after 100ms") {
 		t.Error(text)
 	}
-	s.ok("replay", s.faulty(0x1000000000, 10), "--backend", "soft")
+	s.ok("replay", s.faulty(softMemory, 10), "--backend", "soft")
 }

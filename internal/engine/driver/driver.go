@@ -231,8 +231,7 @@ func (b *Backend) unmapParts(parts []part) error {
 // bounceSize is more than a chunk of a recording has.
 const bounceSize = 4 << 20
 
-// Write implements engine.Backend. It goes through memory of the driver's: that is faster than pageable memory, and
-// the software GPU could take Go's memory, which may be anywhere (its heap begins at a random address), for its own.
+// Write implements engine.Backend. It goes through memory of the driver's, which is faster than pageable memory.
 func (b *Backend) Write(addr uint64, p []byte) error {
 	return b.do(func() error {
 		for len(p) > 0 {

@@ -145,8 +145,8 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 }
 
 // chained says that the launch of word w starts that of the next word by itself when it is complete: each is alone in
-// its word. That takes 0.55 us on an H200, waiting for the engine to be idle 1.15 us. The descriptor's pointer starts the
-// next launch at PREEXIT already, so a kernel that has one is waited for.
+// its word. That takes 0.55 us on an H200, waiting for the engine to be idle 1.15 us. The descriptor's pointer starts
+// the next launch at PREEXIT already, so a kernel that has one is waited for.
 func (p *program) chained(w int) bool {
 	return w >= 0 && w+1 < len(p.places) && p.places[w].Kernel != "" && p.places[w+1].Kernel != "" && !p.early[w]
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/internal/recording"
+	"holdfast/internal/trace"
+)
+
+func TestRefusals(t *testing.T) {
+	file := recorded(t)
+	damaged := filepath.Join(t.TempDir(), "damaged.hfr")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(damaged, b[:len(b)-9], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"", 2, "0 recordings are named"},
+		{"a b", 2, "2 recordings are named"},
+		{"--nonsense a", 2, "flag provided but not defined"},
+		{"--help", 0, "Exit status"},
+		{"nothing.hfr", 1, "no such file"},
+		{damaged, 1, damaged},
+		{file, 1, "--experimental"},
+		{file + " -n 0", 2, "at least 1"},
+		{"--in a=b " + file, 2, "no \"a\""},
+		{"--entry other " + file + " --experimental", 1, "other"},
+	} {
+		var out, errs bytes.Buffer
+		status := run(strings.Fields(x.args), &out, &errs)
+		if status != x.status || !strings.Contains(errs.String(), x.says) || out.Len() > 0 {
+			t.Errorf("%q: %d, %q, %q; want %d and %q", x.args, status, &errs, &out, x.status, x.says)
+		}
+	}
+}
+
+// recorded is a recording of one set.
+func recorded(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "set.hfr")
+	w, err := recording.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := trace.Append(nil, &trace.Copy{Flags: trace.Set, Dst: 1 << 30, Src: 7, SrcPitch: 1, Width: 64,
+		Height: 1, Depth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := w.Put(make([]byte, 4096))
+	if _, err := w.Finish(&recording.Manifest{
+		Arch: 90, Program: []string{}, Warnings: []string{}, Variables: []recording.Variable{},
+		Code: []recording.Code{}, Kernels: []recording.Kernel{},
+		Memory:  []recording.Region{{Addr: 1 << 30, Bytes: 4096, Class: recording.Live, Contents: &zero}},
+		Staging: recording.Span{Addr: 1<<30 + 1<<22},
+		Entries: []recording.Entry{{Name: "e", Sets: 1, Inputs: []recording.Port{}, Outputs: []recording.Port{},
+			Work: w.Put(work)}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
