@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holdfast/internal/fatbin"
 	"holdfast/internal/trace"
 )
@@ -100,15 +102,15 @@ func TestAnalyzeImages(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			begun := time.Now()
+			begun := computed(t)
 			var stdout, stderr bytes.Buffer
 			status := run([]string{"analyze", file}, nil, &stdout, &stderr)
 			runtime.ReadMemStats(&after)
 			if got := after.TotalAlloc - before.TotalAlloc; got > 1<<30 {
 				t.Errorf("%d bytes were allocated", got)
 			}
-			if d := time.Since(begun); d > time.Minute {
-				t.Errorf("it took %v", d)
+			if d := computed(t) - begun; d > time.Minute {
+				t.Errorf("it computed for %v", d)
 			}
 			out := stderr.String()
 			if c.ok {
@@ -119,4 +121,13 @@ func TestAnalyzeImages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// computed is the processor time that the tests have had, which does not depend on what else runs.
+func computed(t *testing.T) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano())
 }

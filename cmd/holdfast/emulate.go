@@ -42,7 +42,6 @@ const (
 	emulateLo       = 0x10_0000_0000 // where device memory begins
 	emulateWindow   = 256 << 30
 	maxBuffer       = 64 << 30
-	maxNPYHeader    = 64 << 10
 	defaultMaxInsts = 100_000_000_000
 )
 

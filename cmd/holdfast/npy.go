@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-)
 
-// The format of NumPy's .npy files: magic, version, the length of a header, the header (a
-// Python dictionary with type, order and shape), then the data (NumPy reference, numpy.lib.format).
-const npyMagic = "\x93NUMPY"
+	"holdfast/internal/npy"
+)
 
 // readBuffer fills mem from a raw or .npy file; the file may be shorter than mem, not
 // longer. It returns the header of a .npy file, all that stands before the data, if the
@@ -49,42 +46,18 @@ func readBuffer(mem []byte, file string) ([]byte, error) {
 
 // npyHeader reads what stands before the data of a .npy file; nil if r is none.
 func npyHeader(r io.Reader) ([]byte, error) {
-	head := make([]byte, 12)
-	n, err := io.ReadFull(r, head[:10])
-	if n < len(npyMagic) || string(head[:len(npyMagic)]) != npyMagic {
+	head, dict, err := npy.Header(r)
+	if errors.Is(err, npy.ErrNone) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, errors.New(".npy file is cut short")
-	}
-	var size int64
-	switch head[6] {
-	case 1:
-		size = int64(binary.LittleEndian.Uint16(head[8:]))
-		head = head[:10]
-	case 2, 3:
-		if _, err := io.ReadFull(r, head[10:]); err != nil {
-			return nil, errors.New(".npy file is cut short")
-		}
-		size = int64(binary.LittleEndian.Uint32(head[8:]))
-	default:
-		return nil, fmt.Errorf(".npy format %d.%d is not known", head[6], head[7])
-	}
-	if size > maxNPYHeader {
-		return nil, fmt.Errorf(".npy header of %d bytes, at most %d", size, maxNPYHeader)
-	}
-	dict, err := io.ReadAll(io.LimitReader(r, size)) // no more memory than there is file
-	if err != nil {
-		return nil, fmt.Errorf(".npy header: %w", err)
-	}
-	if int64(len(dict)) < size {
-		return nil, errors.New(".npy file is cut short")
+		return nil, err
 	}
 	// The GPU is little endian, and an array of Python objects holds none of their bytes.
 	if bytes.Contains(dict, []byte("'>")) || bytes.Contains(dict, []byte("'|O'")) {
 		return nil, fmt.Errorf(".npy file of big-endian numbers or objects: %s", strings.TrimSpace(string(dict)))
 	}
-	return append(head, dict...), nil
+	return head, nil
 }
 
 // write writes a buffer to a file.
@@ -93,30 +66,18 @@ func (g *emulatedGPU) write(v value, file string) error {
 	if err != nil {
 		return err
 	}
+	if strings.HasSuffix(file, ".npy") && v.npy == nil {
+		return npy.WriteFile(file, &npy.Array{DType: "uint8", Shape: []int{len(mem)}, Data: mem})
+	}
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	if strings.HasSuffix(file, ".npy") {
-		head := v.npy
-		if head == nil {
-			head = byteArrayHeader(v.size)
-		}
-		if _, err := f.Write(head); err != nil {
-			f.Close()
-			return err
-		}
+		_, err = f.Write(v.npy)
 	}
-	if _, err := f.Write(mem); err != nil {
-		f.Close()
-		return err
+	if err == nil {
+		_, err = f.Write(mem)
 	}
-	return f.Close()
-}
-
-// byteArrayHeader is the .npy header of n bytes. Data begins at a multiple of 64.
-func byteArrayHeader(n uint64) []byte {
-	dict := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }", n)
-	dict += strings.Repeat(" ", 63-(10+len(dict))%64) + "\n"
-	return append(binary.LittleEndian.AppendUint16([]byte(npyMagic+"\x01\x00"), uint16(len(dict))), dict...)
+	return errors.Join(err, f.Close())
 }

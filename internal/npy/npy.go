@@ -75,29 +75,52 @@ var (
 	shape = regexp.MustCompile(`['"]shape['"]\s*:\s*\(([0-9, ]*)\)`)
 )
 
-// Read reads an array of at most limit bytes of data.
-func Read(r io.Reader, limit int64) (*Array, error) {
-	head := make([]byte, 12)
-	if _, err := io.ReadFull(r, head[:10]); err != nil || string(head[:len(magic)]) != magic {
-		return nil, errors.New("it is no .npy file")
+// ErrNone is what Header says of files of another kind.
+var ErrNone = errors.New("it is no .npy file")
+
+// Header reads what stands before the data: all of its bytes, and the dictionary at their end.
+func Header(r io.Reader) (head, dict []byte, err error) {
+	head = make([]byte, 12)
+	n, err := io.ReadFull(r, head[:10])
+	if n < len(magic) || string(head[:len(magic)]) != magic {
+		return nil, nil, ErrNone
 	}
-	size := int64(binary.LittleEndian.Uint16(head[8:]))
+	if err != nil {
+		return nil, nil, errShort
+	}
+	var size int64
 	switch head[6] {
 	case 1:
+		size = int64(binary.LittleEndian.Uint16(head[8:]))
+		head = head[:10]
 	case 2, 3:
 		if _, err := io.ReadFull(r, head[10:]); err != nil {
-			return nil, errors.New("it is cut short")
+			return nil, nil, errShort
 		}
 		size = int64(binary.LittleEndian.Uint32(head[8:]))
 	default:
-		return nil, fmt.Errorf("format %d.%d is not known", head[6], head[7])
+		return nil, nil, fmt.Errorf(".npy format %d.%d is not known", head[6], head[7])
 	}
 	if size > maxHeader {
-		return nil, fmt.Errorf("a header of %d bytes, limit %d", size, maxHeader)
+		return nil, nil, fmt.Errorf("a .npy header of %d bytes, limit %d", size, maxHeader)
 	}
-	dict, err := io.ReadAll(io.LimitReader(r, size))
-	if err != nil || int64(len(dict)) < size {
-		return nil, errors.New("it is cut short")
+	dict, err = io.ReadAll(io.LimitReader(r, size)) // no more memory than there is file
+	if err != nil {
+		return nil, nil, fmt.Errorf(".npy header: %w", err)
+	}
+	if int64(len(dict)) < size {
+		return nil, nil, errShort
+	}
+	return append(head, dict...), dict, nil
+}
+
+var errShort = errors.New(".npy file is cut short")
+
+// Read reads an array of at most limit bytes of data.
+func Read(r io.Reader, limit int64) (*Array, error) {
+	_, dict, err := Header(r)
+	if err != nil {
+		return nil, err
 	}
 	a, want, err := parse(dict)
 	if err != nil {
