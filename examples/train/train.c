@@ -117,7 +117,7 @@ static void grad(CUstream s, CUdeviceptr x, CUdeviceptr dy, CUdeviceptr gw, CUde
 static struct {
 	long steps, every, pad;
 	int device;
-	const char *out, *step_log;
+	const char *out, *step_log, *until;
 } opt = {.steps = 2000, .every = 100};
 
 static long number(const char *flag, const char *text, long max)
@@ -138,7 +138,7 @@ static void options(int argc, char **argv)
 		const char *flag = argv[i];
 		if (i + 1 == argc || strncmp(flag, "--", 2) != 0) {
 			fprintf(stderr, "usage: train [--steps N] [--every N] [--out FILE] [--pad MIB] [--step-log FILE] "
-				"[--device N]\n");
+				"[--device N] [--until FILE]\n");
 			exit(2);
 		}
 		const char *v = argv[++i];
@@ -154,6 +154,8 @@ static void options(int argc, char **argv)
 			opt.out = v;
 		else if (!strcmp(flag, "--step-log"))
 			opt.step_log = v;
+		else if (!strcmp(flag, "--until")) /* the last step waits until this file is there */
+			opt.until = v;
 		else {
 			fprintf(stderr, "train: no option %s\n", flag);
 			exit(2);
@@ -260,6 +262,8 @@ int main(int argc, char **argv)
 	float rate = 0.02f / BATCH, mu = 0.9f;
 	uint32_t n = PARAMS;
 	for (long s = 0; s < opt.steps; s++) {
+		while (opt.until && s == opt.steps - 1 && access(opt.until, F_OK) != 0)
+			usleep(1000);
 		int b = s & 1;
 		/* Step s-2 is done (waited for below), so its buffers are free. */
 		make_batch(host_x[b], host_label[b]);
