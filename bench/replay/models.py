@@ -3,6 +3,7 @@
     models.py MODEL --hints              what "holdfast record" is told of inputs and outputs
     models.py MODEL --dir DIR            computes once within the NVTX range "holdfast" (to be recorded), then on five
                                          other inputs; writes x.npy, y.npy (the range's) and x0.npy, y0.npy … there
+    models.py MODEL --same DIR           how many of the six outputs there (r.npy, r0.npy …) have the bits of PyTorch's
     models.py MODEL --cold               one output, and how long after the process began it was there
     models.py MODEL --steady             median time of a pass as a CUDA graph
 
@@ -70,6 +71,19 @@ def record(torch, name, model, where):
         save(f"y{i}", model(x.cuda()).cpu())
 
 
+def same(where):
+    import numpy
+
+    count = 0
+    for i in ["", 0, 1, 2, 3, 4]:
+        try:
+            y, r = (numpy.load(os.path.join(where, f"{what}{i}.npy")) for what in "yr")
+        except OSError:
+            continue
+        count += y.dtype == r.dtype and y.shape == r.shape and y.tobytes() == r.tobytes()
+    print(count)
+
+
 def steady(torch, name, model):
     x = torch.randn(shapes(name)[0]).cuda()
     stream = torch.cuda.Stream()
@@ -96,10 +110,14 @@ def main():
     p.add_argument("--cold", action="store_true")
     p.add_argument("--steady", action="store_true")
     p.add_argument("--dir")
+    p.add_argument("--same")
     args = p.parse_args()
     if args.hints:
         x, y = shapes(args.model)
         print(f"--in x:float32:{text(x)} --out y:float32:{text(y)}")
+        return
+    if args.same:
+        same(args.same)
         return
     import torch
 

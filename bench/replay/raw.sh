@@ -40,15 +40,6 @@ try:
     print("%.1f us" % (1e6 * json.load(sys.stdin)["median_run_seconds"]))
 except ValueError:
     print("failed")'
-same='import sys, numpy
-same = 0
-for i in ["", 0, 1, 2, 3, 4]:
-    try:
-        y, r = (numpy.load(f"{sys.argv[1]}/{what}{i}.npy") for what in "yr")
-        same += y.dtype == r.dtype and y.shape == r.shape and y.tobytes() == r.tobytes()
-    except OSError:
-        pass
-print(same)'
 
 for model in "${@:-mlp}"; do
 	d=$work/$model log=$out/$model.log
@@ -60,7 +51,7 @@ for model in "${@:-mlp}"; do
 		echo "$model: raw: $(tail -n 1 "$log")"
 		break
 	done
-	echo "$model: raw: $(python3 -c "$same" "$d") of 6 outputs bit-identical"
+	echo "$model: raw: $(python3 "$here/models.py" "$model" --same "$d") of 6 outputs bit-identical"
 	for backend in raw libcuda; do
 		run=("$hr" --experimental "$d/m.hfr")
 		[ $backend = raw ] || run=("$hf" replay "$d/m.hfr" --backend libcuda)

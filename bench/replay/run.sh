@@ -34,15 +34,7 @@ for model in "${@:-mlp}"; do
 		timeout 60 "$hf" replay "$d/m.hfr" --backend libcuda "${given[@]}" --out "y=$d/r$i.npy" >>"$log" 2>&1 ||
 			tail -n 2 "$log"
 	done
-	same=$(python3 -c 'import sys, numpy
-same = 0
-for i in ["", 0, 1, 2, 3, 4]:
-    try:
-        y, r = (numpy.load(f"{sys.argv[1]}/{what}{i}.npy") for what in "yr")
-        same += y.dtype == r.dtype and y.shape == r.shape and y.tobytes() == r.tobytes()
-    except OSError:
-        pass
-print(same)' "$d")
+	same=$(python3 "$here/models.py" "$model" --same "$d")
 	echo "$model: $same of 6 outputs bit-identical (the recorded input, five others)"
 	cold=()
 	for _ in 1 2 3 4 5; do

@@ -51,12 +51,6 @@ func (a *app) recordVerb() *cobra.Command {
 		Example: `  holdfast record -o resnet.hfr --in image:float32:1,3,224,224 --out scores:float32:1,1000 -- python3 infer.py
   holdfast inspect resnet.hfr
   holdfast replay resnet.hfr --in image=cat.npy --out scores=scores.npy`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageErrorf("record: PROGRAM is missing")
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.out == "" {
 				return usageErrorf("record: -o FILE is missing")
@@ -64,14 +58,12 @@ func (a *app) recordVerb() *cobra.Command {
 			return a.recordRange(cmd.Context(), f, args)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
+	runsProgram(cmd, &f.gpu)
 	cmd.Flags().StringVarP(&f.out, "output", "o", "", "the file that is written")
 	cmd.Flags().StringVar(&f.rangeName, "range", "holdfast", "name of the NVTX range")
 	cmd.Flags().IntVar(&f.nth, "nth", 1, "which of the ranges of that name, from 1")
 	cmd.Flags().StringArrayVar(&f.ins, "in", nil, "name, and type and shape, of the next input")
 	cmd.Flags().StringArrayVar(&f.outs, "out", nil, "name, and type and shape, of the next output")
-	cmd.Flags().StringVar(&f.gpu, "gpu", "auto", "which GPU the program sees: auto, native or soft")
-	registerValues(cmd, "gpu", "auto", "native", "soft")
 	return cmd
 }
 

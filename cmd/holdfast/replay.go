@@ -133,18 +133,13 @@ func (a *app) backend(ctx context.Context, f replayFlags) (engine.Backend, strin
 // openNative opens the machine's driver. The loader mostly finds it by its name; looking for it takes longer.
 func openNative(step bool) (engine.Backend, error) {
 	b, err := driver.Open(driver.Config{Step: step})
-	if path := findDriverAfter(err); path != "" {
-		b, err = driver.Open(driver.Config{Library: path, Step: step})
+	if err != nil {
+		if path := findDriver(); path != "" {
+			b, err = driver.Open(driver.Config{Library: path, Step: step})
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
-}
-
-func findDriverAfter(err error) string {
-	if err == nil {
-		return ""
-	}
-	return findDriver()
 }

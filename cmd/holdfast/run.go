@@ -47,21 +47,26 @@ func (a *app) runVerb() *cobra.Command {
 		Long:  runLong,
 		Example: `  holdfast run -- python3 train.py --epochs 90
   holdfast run --gpu=soft --name demo -- ./train --steps 1000`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageErrorf("run: PROGRAM is missing")
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.run(cmd.Context(), f, args)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
-	cmd.Flags().StringVar(&f.gpu, "gpu", "auto", "which GPU the program sees: auto, native or soft")
+	runsProgram(cmd, &f.gpu)
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the program for the other verbs (default: its file name)")
-	registerValues(cmd, "gpu", "auto", "native", "soft")
 	return cmd
+}
+
+// runsProgram makes cmd take PROGRAM and its arguments, and --gpu.
+func runsProgram(cmd *cobra.Command, gpu *string) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usageErrorf("%s: PROGRAM is missing", cmd.Name())
+		}
+		return nil
+	}
+	cmd.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
+	cmd.Flags().StringVar(gpu, "gpu", "auto", "which GPU the program sees: auto, native or soft")
+	registerValues(cmd, "gpu", "auto", "native", "soft")
 }
 
 // registerValues completes a flag that takes one of a few words.

@@ -47,12 +47,6 @@ func (a *app) traceVerb() *cobra.Command {
 		Example: `  holdfast trace -o train.trace -- python3 train.py --steps 20
   holdfast trace ls train.trace
   holdfast trace show train.trace --json | head`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageErrorf("trace: PROGRAM is missing")
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.out == "" {
 				return usageErrorf("trace: -o FILE is missing")
@@ -60,10 +54,8 @@ func (a *app) traceVerb() *cobra.Command {
 			return a.trace(cmd.Context(), f, args)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
+	runsProgram(cmd, &f.gpu)
 	cmd.Flags().StringVarP(&f.out, "output", "o", "", "the file that is written")
-	cmd.Flags().StringVar(&f.gpu, "gpu", "auto", "which GPU the program sees: auto, native or soft")
-	registerValues(cmd, "gpu", "auto", "native", "soft")
 	cmd.AddCommand(a.traceListVerb(), a.traceShowVerb())
 	return cmd
 }
