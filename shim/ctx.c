@@ -386,7 +386,12 @@ static void capture_end(void *stream)
 	pthread_mutex_unlock(&hf_ctx_lock);
 }
 
-int hf_captures(void) { return __atomic_load_n(&open_captures, __ATOMIC_SEQ_CST) + __atomic_load_n(&beginning, __ATOMIC_SEQ_CST); }
+/* In this order: a capture that has begun between the two is among the open ones before it ceases to be a beginning one. */
+int hf_captures(void)
+{
+	int begin = __atomic_load_n(&beginning, __ATOMIC_SEQ_CST);
+	return begin + __atomic_load_n(&open_captures, __ATOMIC_SEQ_CST);
+}
 
 bool hf_stream_captures(void *stream)
 {

@@ -97,12 +97,26 @@ static void *event_get(void *ctx)
 	return real_cuEventCreate(&event, 2) == CUDA_SUCCESS ? event : NULL; /* CU_EVENT_DISABLE_TIMING */
 }
 
+/*
+ * Asking an event breaks a capture of another thread that is not relaxed, and one may begin at any time: so the thread
+ * that asks is relaxed meanwhile.
+ */
+static CUresult event_query(void *event)
+{
+	int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+	bool relaxed = real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+	CUresult r = real_cuEventQuery(event);
+	if (relaxed)
+		real_cuThreadExchangeStreamCaptureMode(&mode);
+	return r;
+}
+
 CUresult hf_ctx_error(void *ctx)
 {
 	if (hf_captures())
-		return CUDA_SUCCESS; /* asking an event could break a capture */
+		return CUDA_SUCCESS; /* a capture is worth more than an early error */
 	void *event = event_get(ctx);
-	CUresult r = event ? real_cuEventQuery(event) : CUDA_SUCCESS;
+	CUresult r = event ? event_query(event) : CUDA_SUCCESS;
 	if (event)
 		event_put(event, ctx);
 	return r == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : r;
@@ -145,11 +159,11 @@ static void trim(struct pool *pool, uint64_t keep)
 void hf_pool_sweep(bool release)
 {
 	if (hf_captures())
-		return; /* asking an event could break a capture */
+		return;
 	int busy = 0;
 	for (struct pending **l = &oldest; *l && (release || busy < 4);) {
 		struct pending *e = *l;
-		if (real_cuEventQuery(e->event) == CUDA_ERROR_NOT_READY) {
+		if (event_query(e->event) == CUDA_ERROR_NOT_READY) {
 			busy++;
 			l = &e->next;
 			continue;

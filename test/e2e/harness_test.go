@@ -476,15 +476,33 @@ type trainer struct {
 	*program
 	steps    int
 	log, out string
+	over     string // a file; its last step waits for it, so that it cannot end too soon, however busy the machine is
 }
 
 // train starts the example program, to train so many steps.
 func (s *site) train(name string, steps int, args ...string) *trainer {
 	s.t.Helper()
-	r := &trainer{steps: steps, log: s.path(name + ".steps"), out: s.path(name + ".bin")}
+	r := &trainer{steps: steps, log: s.path(name + ".steps"), out: s.path(name + ".bin"), over: s.path(name + ".over")}
+	os.Remove(r.over)
 	r.program = s.start(name, append([]string{built.train, "--steps", strconv.Itoa(steps), "--every", "50",
-		"--step-log", r.log, "--out", r.out}, args...)...)
+		"--step-log", r.log, "--out", r.out, "--until", r.over}, args...)...)
 	return r
+}
+
+// done lets it do its last step, and waits until it has ended well.
+func (r *trainer) done() {
+	r.s.t.Helper()
+	if err := os.WriteFile(r.over, nil, 0o600); err != nil {
+		r.s.t.Fatal(err)
+	}
+	r.program.done()
+}
+
+// runOn waits until it has done n more steps, or all that it does before done is called: it says so of a step when the
+// next is on its way.
+func (r *trainer) runOn(n int) {
+	r.s.t.Helper()
+	r.reach(min(r.step()+n, r.steps-3))
 }
 
 // step returns the step that the program has done last; -1: none yet.

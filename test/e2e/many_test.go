@@ -258,7 +258,7 @@ func TestDaemonDeath(t *testing.T) {
 	r.reach(100)
 	for range 3 {
 		s.killDaemon()
-		r.reach(r.step() + 10)                  // it runs on
+		r.runOn(10)
 		s.ok("run", "--gpu=soft", "--", "true") // brings a daemon up
 		s.until("the program is held again", func() bool {
 			p := s.process("train")

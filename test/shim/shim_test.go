@@ -488,6 +488,7 @@ func TestCalm(t *testing.T) {
 	p.ok("write %d 1", a)
 	p.ok("busy 1")
 	p.ok("waits %d", a)
+	h.eventually("the thread to wait", func() bool { return p.do("count waiting")[0] == 1 })
 	h.seq++
 	err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: inTime}))
 	if err != nil {

@@ -106,7 +106,15 @@ API int cuCtxPushCurrent_v2(void *c) { stack[depth++] = c; return OK; }
 API int cuCtxPopCurrent_v2(void **c) { *c = stack[--depth]; return OK; }
 API int cuCtxGetDevice(int *d) { *d = 0; return depth && stack[depth - 1] ? OK : NO_CTX; }
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
-API int cuCtxSynchronize(void) { pthread_mutex_lock(&busy); pthread_mutex_unlock(&busy); return capturing ? 900 : OK; }
+static int waiting; /* threads that wait for the device */
+API int cuCtxSynchronize(void)
+{
+	__atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&busy);
+	pthread_mutex_unlock(&busy);
+	__atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+	return capturing ? 900 : OK;
+}
 /* Makes the device busy until told otherwise. */
 API void fake_busy(int on) { if (on) pthread_mutex_lock(&busy); else pthread_mutex_unlock(&busy); }
 
@@ -341,5 +349,5 @@ API long long fake_count(const char *what)
 {
 	return !strcmp(what, "handles") ? open_handles : !strcmp(what, "direct") ? direct_allocs : !strcmp(what, "maps") ?
 		maps :
-		!strcmp(what, "physical") ? physical : -1;
+		!strcmp(what, "physical") ? physical : !strcmp(what, "waiting") ? waiting : -1;
 }
