@@ -216,12 +216,17 @@ static void tell_code(const struct code *c, bool code, const uint8_t *from, bool
 	m->kind = c->kind;
 	m->call = c->call;
 	memcpy(m->digest, c->digest, sizeof m->digest);
+	uint32_t epoch = hf_tap_epoch;
 	hf_tap_end();
 	for (uint64_t at = 0; at < size; at += PIECE) {
 		uint32_t n = size - at < PIECE ? (uint32_t)(size - at) : PIECE;
 		struct hf_rec_code *p = hf_tap_begin(HF_REC_CODE, 0, sizeof *p + n);
 		if (!p)
 			return;
+		if (hf_tap_epoch != epoch) { /* another tap, which knows nothing of the module yet and is told all of it */
+			hf_tap_drop();
+			return;
+		}
 		p->module = c->id;
 		p->offset = at;
 		p->bytes = n;

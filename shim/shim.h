@@ -335,6 +335,7 @@ extern uint32_t hf_tap_epoch;  /* of the tap: what was told to an earlier one is
 /* A record of that many bytes to be filled, or NULL. The tap is locked until hf_tap_end. */
 void *hf_tap_begin(uint32_t type, uint32_t flags, size_t size);
 void hf_tap_end(void);
+void hf_tap_drop(void); /* instead: the record is not told */
 /* For a piece of work: its cell is set, and hf_tap_end_work waits for the answer if this kind asks. */
 struct hf_asking { bool asks, shared; uint32_t cell; };
 struct hf_asking hf_asks(bool writes, bool captured);
