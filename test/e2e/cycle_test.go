@@ -143,6 +143,7 @@ func TestCheckpointEnds(t *testing.T) {
 	if back.PID != pid || !back.Warm || back.Source != "warm" || len(back.Steps) == 0 {
 		t.Fatalf("restore: %+v", back)
 	}
+	r.finish()
 	s.until("the end of the restored program", func() bool { _, err := os.Stat(r.out); return err == nil })
 	s.until("the end of the restored program", func() bool { return syscall.Kill(pid, 0) != nil })
 	r.mustEqualReference("--pad", "8")

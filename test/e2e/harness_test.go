@@ -489,12 +489,18 @@ func (s *site) train(name string, steps int, args ...string) *trainer {
 	return r
 }
 
-// done lets it do its last step, and waits until it has ended well.
-func (r *trainer) done() {
+// finish lets it do its last step.
+func (r *trainer) finish() {
 	r.s.t.Helper()
 	if err := os.WriteFile(r.over, nil, 0o600); err != nil {
 		r.s.t.Fatal(err)
 	}
+}
+
+// done lets it do its last step, and waits until it has ended well.
+func (r *trainer) done() {
+	r.s.t.Helper()
+	r.finish()
 	r.program.done()
 }
 
