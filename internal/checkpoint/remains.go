@@ -102,10 +102,11 @@ func ticks() uint64 {
 // shimName is the file name of the shim, wherever it was unpacked.
 const shimName = "libholdfast.so"
 
-// hasToken reports whether the shim of a process has that token: whether the process has the shim mapped and the
-// token in writable memory. The shim's own variables are in a small mapping, and large ones are not looked at.
+// hasToken reports whether the shim of a process has that token, in its variables: writable memory of the shim's file,
+// and what follows that without a gap. A running program shares a part of them with the daemon, so they are several
+// mappings; one that CRIU still works on has them in one.
 func hasToken(pid int, token [16]byte) bool {
-	const largest = 1 << 20
+	const largest = 16 << 20
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return false
@@ -115,18 +116,23 @@ func hasToken(pid int, token [16]byte) bool {
 		return false
 	}
 	defer mem.Close()
-	shim, found := false, false
-	buf := make([]byte, largest)
+	end := uint64(0) // of the shim so far
 	for line := range strings.Lines(string(maps)) {
 		var from, to uint64
 		var access, offset, dev, inode, name string
 		fmt.Sscanf(line, "%x-%x %s %s %s %s %s", &from, &to, &access, &offset, &dev, &inode, &name)
-		shim = shim || path.Base(name) == shimName
-		if found || to <= from || to-from > largest || !strings.HasPrefix(access, "rw") {
+		if path.Base(name) != shimName && (from != end || end == 0) {
 			continue
 		}
-		n, _ := mem.ReadAt(buf[:to-from], int64(from))
-		found = bytes.Contains(buf[:n], token[:])
+		end = to
+		if !strings.HasPrefix(access, "rw") || to <= from || to-from > largest {
+			continue
+		}
+		b := make([]byte, to-from)
+		n, _ := mem.ReadAt(b, int64(from))
+		if bytes.Contains(b[:n], token[:]) {
+			return true
+		}
 	}
-	return shim && found
+	return false
 }

@@ -33,18 +33,16 @@ func TestTokenHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const size = 2 << 20 // the shim's variables are as large when CRIU has just put them in place
 	name := filepath.Join(t.TempDir(), "libholdfast.so")
-	if err := os.WriteFile(name, make([]byte, 4096), 0o600); err != nil {
+	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE); err != nil {
-		t.Fatal(err)
-	}
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	variables, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func TestTokenHolder(t *testing.T) {
 		os.Stdout.WriteString("ready\n")
 		time.Sleep(100 * time.Millisecond)
 	}
-	copy(page[100:], token)
+	copy(variables[size-100:], token)
 	os.Stdout.WriteString("ready\n")
 	io.Copy(io.Discard, os.Stdin)
 }
