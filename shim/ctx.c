@@ -185,13 +185,23 @@ static void *sync_run(void *arg)
 	struct sync_job *j = arg;
 	hf_depth = 1; /* never waits at the gate */
 	for (size_t i = 0; i < j->n && j->result == CUDA_SUCCESS; i++) {
+		/* Once it was given up the program runs on, and may capture: as hf_sync_ctx. */
+		__atomic_add_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&j->state, __ATOMIC_SEQ_CST) != 0 || hf_captures()) {
+			__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+			j->result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+			j->what = j->ctx[i].ctx;
+			break;
+		}
 		CUresult r = real_cuCtxPushCurrent_v2(j->ctx[i].ctx);
-		if (r == CUDA_ERROR_CONTEXT_IS_DESTROYED || r == CUDA_ERROR_INVALID_CONTEXT)
-			continue;
+		bool gone = r == CUDA_ERROR_CONTEXT_IS_DESTROYED || r == CUDA_ERROR_INVALID_CONTEXT;
 		if (r == CUDA_SUCCESS) {
 			r = real_cuCtxSynchronize();
 			hf_pop();
 		}
+		__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+		if (gone)
+			continue;
 		j->result = r;
 		j->what = j->ctx[i].ctx;
 	}

@@ -480,6 +480,35 @@ func TestBusyDeviceRefusesFreeze(t *testing.T) {
 	p.quit()
 }
 
+// The wait of a freeze that was given up goes on for a while. It ends with the context that it is at: the program may
+// capture meanwhile, which a wait would spoil.
+func TestGivenUpFreezeSparesCaptures(t *testing.T) {
+	_, p, h := attach(t)
+	p.ok("ctxcreate")
+	tasks := func() int {
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := tasks()
+	p.ok("busy 1")
+	if f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50})); f.Code != wire.FailedSync {
+		t.Errorf("%+v", f)
+	}
+	p.ok("begin")
+	p.ok("busy 0")
+	h.eventually("the end of the wait", func() bool { return tasks() == before })
+	if n := p.do("count spoiled")[0]; n != 0 {
+		t.Errorf("%d waits within the capture", n)
+	}
+	p.ok("end")
+	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
+	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+	p.quit()
+}
+
 // A freeze that may wait for a calm moment leaves the gate open while the program waits for the device, and shuts it
 // when that ends.
 func TestCalm(t *testing.T) {

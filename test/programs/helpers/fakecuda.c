@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,7 @@ API int cuDeviceGetCount(int *n) { *n = 1; return inited ? OK : NOT_INIT; }
 API int cuDeviceGet(int *d, int i) { *d = i; return i ? INVALID : OK; }
 API int cuDeviceGetAttribute(int *v, int a, int d) { (void)a; (void)d; *v = 1; return OK; }
 API int cuDeviceGetUuid_v2(char *u, int d) { memset(u, 0x42 + d, 16); return OK; }
+API int cuCtxCreate_v2(void **c, unsigned flags, int d) { (void)flags; (void)d; *c = (void *)0xc0ffef; return OK; }
 API int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; ctx_live++; *c = (void *)0xc0ffee; return OK; }
 API int cuDevicePrimaryCtxRelease_v2(int d) { (void)d; return ctx_live-- > 0 ? OK : INVALID; }
 API int cuDevicePrimaryCtxGetState(int d, unsigned *f, int *a) { (void)d; *f = 0; *a = ctx_live > 0; return OK; }
@@ -107,13 +109,16 @@ API int cuCtxPopCurrent_v2(void **c) { *c = stack[--depth]; return OK; }
 API int cuCtxGetDevice(int *d) { *d = 0; return depth && stack[depth - 1] ? OK : NO_CTX; }
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static int waiting; /* threads that wait for the device */
+static int spoiled; /* captures that a wait has met */
 API int cuCtxSynchronize(void)
 {
+	bool spoils = capturing;
+	spoiled += spoils;
 	__atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&busy);
 	pthread_mutex_unlock(&busy);
 	__atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-	return capturing ? 900 : OK;
+	return spoils ? 900 : OK;
 }
 /* Makes the device busy until told otherwise. */
 API void fake_busy(int on) { if (on) pthread_mutex_lock(&busy); else pthread_mutex_unlock(&busy); }
@@ -349,5 +354,6 @@ API long long fake_count(const char *what)
 {
 	return !strcmp(what, "handles") ? open_handles : !strcmp(what, "direct") ? direct_allocs : !strcmp(what, "maps") ?
 		maps :
-		!strcmp(what, "physical") ? physical : !strcmp(what, "waiting") ? waiting : -1;
+		!strcmp(what, "physical") ? physical : !strcmp(what, "waiting") ? waiting :
+		!strcmp(what, "spoiled") ? spoiled : -1;
 }

@@ -32,7 +32,7 @@ extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCur
 	cuMemSetAccess(ptr, size_t, void *, size_t),
 	cuMemExportToShareableHandle(void *, ptr, int, unsigned long long),
 	cuMemGetHandleForAddressRange(void *, ptr, size_t, int, unsigned long long),
-	cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
+	cuCtxCreate_v2(void **, unsigned, int), cuDevicePrimaryCtxRelease_v2(int), cuModuleLoadData(void **, const void *),
 	cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
 	void **);
 /* of the fake driver only */
@@ -360,7 +360,10 @@ int main(int argc, char **argv)
 			printf("%d\n", cuMemUnmap(a, b));
 		else if (!strcmp(word, "release"))
 			printf("%d\n", cuMemRelease(a));
-		else if (!strcmp(word, "ctxrelease"))
+		else if (!strcmp(word, "ctxcreate")) {
+			void *ctx;
+			printf("%d\n", cuCtxCreate_v2(&ctx, 0, 0));
+		} else if (!strcmp(word, "ctxrelease"))
 			printf("%d\n", cuDevicePrimaryCtxRelease_v2(0));
 		else if (!strcmp(word, "fork")) { /* the child tries what a child may try */
 			fflush(stdout);
