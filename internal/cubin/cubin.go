@@ -12,9 +12,9 @@ package cubin
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"holdfast/internal/fatbin"
 )
@@ -26,18 +26,33 @@ const (
 	codePad = 4 << 10
 )
 
-// An Image is a cubin laid out from address 0 on.
+// An Image is a cubin laid out from address 0 on. Libraries have thousands of kernels in one, of which a program runs a
+// few, so kernels are looked at when they are asked for.
 type Image struct {
 	Arch      int
-	Size      uint64 // bytes, a multiple of 4096
-	Functions []Function
+	Size      uint64   // bytes, a multiple of 4096
+	Kernels   []string // names, in the order of the file
 	Variables []Variable
 
-	file   *fatbin.Cubin
-	syms   []fatbin.Symbol
-	relocs []fatbin.Relocation
-	at     []uint64 // of each section, notLoaded if it is not
-	trap   uint64   // where the code stands that ends a failed assertion
+	file     *fatbin.Cubin
+	syms     []fatbin.Symbol
+	relocs   []fatbin.Relocation
+	at       []uint64 // of each section, notLoaded if it is not
+	trap     uint64   // where the code stands that ends a failed assertion
+	sections map[string]int
+	kernels  map[string]*fatbin.Kernel
+	banks    map[string][]ownBank // of each kernel
+	shared   [8]Span              // banks that all kernels have
+	relocsOf map[int][]int        // by section
+
+	mu    sync.Mutex
+	found map[string]*Function
+}
+
+// An ownBank is a section .nv.constantN.KERNEL.
+type ownBank struct {
+	number  string
+	section int
 }
 
 // ReservedShared is how many bytes of a block's shared memory the system keeps on sm_90 and later.
@@ -63,7 +78,6 @@ type Function struct {
 	Cluster   [3]uint32
 	MaxBlock  [3]uint32
 	ReqBlock  [3]uint32
-	PreExits  bool   // it may let a dependent launch begin before it is complete (griddepcontrol.launch_dependents)
 	Refused   string // why it cannot be launched here; empty if it can
 	Attrs     []fatbin.Attr
 }
@@ -122,10 +136,6 @@ func uses(code []byte, codes map[uint16]bool) bool {
 
 const instruction = 16 // bytes, since sm_70
 
-// preExit is PREEXIT (griddepcontrol.launch_dependents), the low 12 bits, as ptxas 12.4 writes it and nvdisasm prints
-// it.
-var preExit = map[uint16]bool{0x82d: true}
-
 // trapCode ends the grid with an error: BPT.TRAP 1, EXIT, and a branch to itself.
 var trapCode = []uint64{
 	0x000000040000795c, 0x000fea0000300000,
@@ -146,12 +156,11 @@ func Open(b []byte) (*Image, error) {
 	if err := im.layOut(); err != nil {
 		return nil, fmt.Errorf("cubin: %w", err)
 	}
-	if err := im.functions(); err != nil {
+	if err := im.index(); err != nil {
 		return nil, fmt.Errorf("cubin: %w", err)
 	}
 	for _, g := range f.Globals {
-		i := slices.IndexFunc(f.Sections, func(s fatbin.Section) bool { return s.Name == g.Section })
-		if i >= 0 && im.at[i] != notLoaded {
+		if i, ok := im.sections[g.Section]; ok && im.at[i] != notLoaded {
 			im.Variables = append(im.Variables, Variable{g.Name, im.at[i] + g.Offset, g.Size})
 		}
 	}
@@ -201,86 +210,89 @@ func (im *Image) layOut() error {
 	return nil
 }
 
-// functions fills Functions.
-func (im *Image) functions() error {
-	sections := im.file.Sections
-	find := func(name string) int {
-		return slices.IndexFunc(sections, func(s fatbin.Section) bool { return s.Name == name })
-	}
-	shared, err := im.moduleBanks()
-	if err != nil {
-		return err
-	}
-	for _, k := range im.file.Kernels {
-		if !k.Entry {
-			continue
-		}
-		text := find(textPrefix + k.Name)
-		if text < 0 || im.at[text] == notLoaded {
-			continue
-		}
-		fn := Function{Name: k.Name, Code: im.at[text], CodeSize: uint32(sections[text].Size),
-			Registers: uint32(k.Regs),
-			Barriers:  uint32(sections[text].Flags >> barrierShift & barrierMask), Shared: uint32(k.Shared),
-			Local:     k.Stack,
-			ParamBase: uint32(k.ParamBase), ParamSize: uint32(k.ParamBytes), Params: k.Params, MaxBlock: k.MaxThreads,
-			ReqBlock: k.ReqThreads, Bank: shared, Attrs: k.Attrs}
-		if k.Shared > 1<<20 {
-			return fmt.Errorf("kernel %s: %d bytes of shared memory", k.Name, k.Shared)
-		}
-		// The section counts what the system keeps since toolkit 13 (ELF ABI 8), before that it does not.
-		if im.file.ABI >= abiReserved && fn.Shared >= ReservedShared {
-			fn.Shared -= ReservedShared
-		}
-		if k.Stack == unknownStack {
-			fn.Local, fn.Recursive = 0, true
-		}
-		fn.Local = max(fn.Local, k.Frame)
-		if i := find(bankPrefix + "0." + k.Name); i >= 0 {
-			fn.Bank0 = uint32(sections[i].Size)
-		}
-		if err := im.ownBanks(&fn, k.Name); err != nil {
-			return err
-		}
-		if err := fn.attributes(im.syms); err != nil {
-			return fmt.Errorf("kernel %s: %w", k.Name, err)
-		}
-		im.refuse(&fn, text)
-		im.Functions = append(im.Functions, fn)
-	}
-	return nil
-}
-
-// moduleBanks finds constant banks that all kernels share: .nv.constant3, .nv.constant4.
-func (im *Image) moduleBanks() (banks [8]Span, err error) {
+// index finds sections by name, and what belongs to which kernel.
+func (im *Image) index() error {
+	im.sections, im.kernels = map[string]int{}, map[string]*fatbin.Kernel{}
+	im.banks, im.relocsOf, im.found = map[string][]ownBank{}, map[int][]int{}, map[string]*Function{}
 	for i := range im.file.Sections {
 		s := &im.file.Sections[i]
-		rest, ok := strings.CutPrefix(s.Name, bankPrefix)
-		if !ok || im.at[i] == notLoaded || strings.Contains(rest, ".") {
-			continue
+		if _, ok := im.sections[s.Name]; !ok {
+			im.sections[s.Name] = i
 		}
-		if err := setBank(&banks, rest, s, im.at[i]); err != nil {
-			return banks, err
-		}
-	}
-	return banks, nil
-}
-
-// ownBanks finds constant banks of one kernel: .nv.constant2.NAME.
-func (im *Image) ownBanks(fn *Function, name string) error {
-	for i := range im.file.Sections {
-		s := &im.file.Sections[i]
 		rest, ok := strings.CutPrefix(s.Name, bankPrefix)
 		if !ok || im.at[i] == notLoaded {
 			continue
 		}
-		if number, ok := strings.CutSuffix(rest, "."+name); ok {
-			if err := setBank(&fn.Bank, number, s, im.at[i]); err != nil {
-				return err
-			}
+		if number, kernel, own := strings.Cut(rest, "."); own {
+			im.banks[kernel] = append(im.banks[kernel], ownBank{number, i})
+		} else if err := setBank(&im.shared, rest, s, im.at[i]); err != nil {
+			return err
+		}
+	}
+	for i, r := range im.relocs {
+		im.relocsOf[r.Section] = append(im.relocsOf[r.Section], i)
+	}
+	for i := range im.file.Kernels {
+		k := &im.file.Kernels[i]
+		text, ok := im.sections[textPrefix+k.Name]
+		if k.Entry && ok && im.at[text] != notLoaded && im.kernels[k.Name] == nil {
+			im.Kernels = append(im.Kernels, k.Name)
+			im.kernels[k.Name] = k
 		}
 	}
 	return nil
+}
+
+// Function is what a launch needs of a kernel. Several goroutines may ask at once.
+func (im *Image) Function(name string) (*Function, error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if fn := im.found[name]; fn != nil {
+		return fn, nil
+	}
+	k := im.kernels[name]
+	if k == nil {
+		return nil, fmt.Errorf("cubin: no kernel %s", name)
+	}
+	fn, err := im.function(k)
+	if err != nil {
+		return nil, fmt.Errorf("cubin: kernel %s: %w", name, err)
+	}
+	im.found[name] = fn
+	return fn, nil
+}
+
+func (im *Image) function(k *fatbin.Kernel) (*Function, error) {
+	sections := im.file.Sections
+	text := im.sections[textPrefix+k.Name]
+	fn := &Function{Name: k.Name, Code: im.at[text], CodeSize: uint32(sections[text].Size), Registers: uint32(k.Regs),
+		Barriers: uint32(sections[text].Flags >> barrierShift & barrierMask), Shared: uint32(k.Shared), Local: k.Stack,
+		ParamBase: uint32(k.ParamBase), ParamSize: uint32(k.ParamBytes), Params: k.Params, MaxBlock: k.MaxThreads,
+		ReqBlock: k.ReqThreads, Bank: im.shared, Attrs: k.Attrs}
+	if k.Shared > 1<<20 {
+		return nil, fmt.Errorf("%d bytes of shared memory", k.Shared)
+	}
+	// The section counts what the system keeps since toolkit 13 (ELF ABI 8), before that it does not.
+	if im.file.ABI >= abiReserved && fn.Shared >= ReservedShared {
+		fn.Shared -= ReservedShared
+	}
+	if k.Stack == unknownStack {
+		fn.Local, fn.Recursive = 0, true
+	}
+	fn.Local = max(fn.Local, k.Frame)
+	if i, ok := im.sections[bankPrefix+"0."+k.Name]; ok {
+		fn.Bank0 = uint32(sections[i].Size)
+	}
+	for _, b := range im.banks[k.Name] {
+		if err := setBank(&fn.Bank, b.number, &sections[b.section], im.at[b.section]); err != nil {
+			return nil, err
+		}
+	}
+	if err := fn.attributes(im.syms); err != nil {
+		return nil, err
+	}
+	im.refuse(fn, text)
+	return fn, nil
 }
 
 func setBank(banks *[8]Span, number string, s *fatbin.Section, at uint64) error {
@@ -329,11 +341,8 @@ func (im *Image) refuse(fn *Function, text int) {
 		if uses(code, textureCodes) {
 			fn.Refused = usesTextures
 		}
-		fn.PreExits = fn.PreExits || uses(code, preExit)
-		for _, r := range im.relocs {
-			if r.Section != todo[0] {
-				continue
-			}
+		for _, i := range im.relocsOf[todo[0]] {
+			r := im.relocs[i]
 			s := im.syms[r.Symbol]
 			switch _, known := relocKinds[r.Type]; {
 			case !known:

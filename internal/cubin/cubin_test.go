@@ -28,13 +28,23 @@ func open(t testing.TB) *Image {
 	return im
 }
 
-func (im *Image) function(t *testing.T, name string) *Function {
+func (im *Image) must(t *testing.T, name string) *Function {
 	t.Helper()
-	i := slices.IndexFunc(im.Functions, func(f Function) bool { return f.Name == name })
-	if i < 0 {
-		t.Fatalf("no kernel %s", name)
+	fn, err := im.Function(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return &im.Functions[i]
+	return fn
+}
+
+// all is every kernel of an image that can be told.
+func (im *Image) all() (list []*Function) {
+	for _, name := range im.Kernels {
+		if fn, err := im.Function(name); err == nil {
+			list = append(list, fn)
+		}
+	}
+	return list
 }
 
 // What launches need is what cuobjdump -elf says, and ptxas when it compiled.
@@ -63,7 +73,7 @@ func TestFunctions(t *testing.T) {
 		{"print", 24, 0, 0, 8, 0x210, 4, 0x214, [3]uint32{}, 0, 68, "it calls vprintf", 1},
 		{"heap", 24, 0, 0, 0, 0x210, 8, 0x218, [3]uint32{}, 0, 68, "it calls malloc", 1},
 	} {
-		f := im.function(t, w.name)
+		f := im.must(t, w.name)
 		if f.Registers != w.regs || f.Barriers != w.bars || f.Shared != w.shared || f.Local != w.local ||
 			f.ParamBase != w.base ||
 			f.ParamSize != w.size || f.Bank0 != w.bank0 || f.Cluster != w.cluster || f.Bank[2].Size != w.constants ||
@@ -71,10 +81,10 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("%+v, want %+v", *f, w)
 		}
 	}
-	if f := im.function(t, "asserts"); f.Refused != "" {
+	if f := im.must(t, "asserts"); f.Refused != "" {
 		t.Errorf("a kernel with an assertion is refused: %s", f.Refused)
 	}
-	if f := im.function(t, "regs"); f.MaxBlock != [3]uint32{128, 1, 1} {
+	if f := im.must(t, "regs"); f.MaxBlock != [3]uint32{128, 1, 1} {
 		t.Errorf("regs takes %v threads", f.MaxBlock)
 	}
 }
@@ -109,7 +119,7 @@ func TestPlace(t *testing.T) {
 		t.Errorf("zeroed %+v", v)
 	}
 	// Bank 4 has the addresses of variables (R_CUDA_64), and of the code for failed assertions.
-	bank := im.function(t, "globals").Bank[4]
+	bank := im.must(t, "globals").Bank[4]
 	want := map[uint64]string{base + at["counter"].Offset: "counter", base + at["zeroed"].Offset: "zeroed",
 		base + at["link_"].Offset: "link_", base + at["fns"].Offset: "fns", base + im.trap: "assertion"}
 	for i := uint64(0); i < uint64(bank.Size); i += 8 {
@@ -121,7 +131,7 @@ func TestPlace(t *testing.T) {
 	if le.Uint64(b[im.trap:]) != trapCode[0] {
 		t.Error("the code for failed assertions is not there")
 	}
-	f := im.function(t, "add")
+	f := im.must(t, "add")
 	if f.Code%128 != 0 || bytes.Equal(b[f.Code:][:f.CodeSize], make([]byte, f.CodeSize)) {
 		t.Errorf("code of add at %#x", f.Code)
 	}
@@ -129,8 +139,9 @@ func TestPlace(t *testing.T) {
 
 func TestFuncsOverlapNothing(t *testing.T) {
 	im := open(t)
-	for i, f := range im.Functions {
-		for _, g := range im.Functions[i+1:] {
+	list := im.all()
+	for i, f := range list {
+		for _, g := range list[i+1:] {
 			if f.Code < g.Code+uint64(g.CodeSize) && g.Code < f.Code+uint64(f.CodeSize) {
 				t.Errorf("%s and %s overlap", f.Name, g.Name)
 			}
@@ -149,22 +160,19 @@ func TestRefusedNeeds(t *testing.T) {
 	le := binary.LittleEndian
 	le.PutUint16(code[32:], le.Uint16(code[32:])&0xf000|0x361) // TEX
 	im.file.Sections[i].Data = code
-	f := *im.function(t, "add")
+	f := *im.must(t, "add")
 	if im.refuse(&f, i); f.Refused != usesTextures {
 		t.Errorf("a texture: %q", f.Refused)
 	}
 	for _, id := range []uint8{0x02, 0x14, 0x1f} {
-		f := *im.function(t, "chain")
+		f := *im.must(t, "chain")
 		f.Attrs = append(slices.Clone(f.Attrs), fatbin.Attr{ID: id})
 		if err := f.attributes(im.syms); err != nil || f.Refused == "" {
 			t.Errorf("attribute %#x: %v, %q", id, err, f.Refused)
 		}
 	}
 	refused := 0
-	for _, f := range im.Functions {
-		if early := f.Name == "dependent"; f.PreExits != early {
-			t.Errorf("%s lets its successor begin early: %v", f.Name, f.PreExits)
-		}
+	for _, f := range open(t).all() {
 		if f.Refused != "" {
 			refused++
 		}
@@ -179,7 +187,8 @@ func TestUnknownRelocation(t *testing.T) {
 	im := open(t)
 	i := slices.IndexFunc(im.file.Sections, func(s fatbin.Section) bool { return s.Name == ".text.add" })
 	im.relocs = append(im.relocs, fatbin.Relocation{Section: i, Symbol: 1, Type: 0x77})
-	f := *im.function(t, "add")
+	im.relocsOf[i] = append(im.relocsOf[i], len(im.relocs)-1)
+	f := *im.must(t, "add")
 	im.refuse(&f, i)
 	if f.Refused == "" {
 		t.Error("not refused")
@@ -212,7 +221,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, fn := range im.Functions {
+		for _, fn := range im.all() {
 			if fn.Code+uint64(fn.CodeSize) > uint64(len(out)) {
 				t.Errorf("code of %s ends outside", fn.Name)
 			}

@@ -44,6 +44,7 @@ type Launch struct {
 	Sass        uint32    // 0x90 for sm_90
 	Bank        [Banks]Bank
 	Invalidate  bool   // forget what was read before: the grid begins without a word to the caches
+	Whole       bool   // PREEXIT does nothing: dependents begin when the grid is complete, not when it says so
 	Counter     uint32 // dependences that must be decremented before the grid is scheduled
 	Dependents  []Dependent
 	Releases    []Release
@@ -112,7 +113,9 @@ func (w *writer) fixed(l *Launch) {
 		w.set(InvalidateShaderData, 1)
 		w.set(InvalidateShaderConstant, 1)
 	}
-	w.may(EnableProgramPreExit, 1)
+	if !l.Whole {
+		w.may(EnableProgramPreExit, 1)
+	}
 	w.set(CWDMembarType, membarSys)
 	w.set(SassVersion, uint64(l.Sass))
 }

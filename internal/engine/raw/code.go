@@ -3,7 +3,6 @@ package raw
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
@@ -23,11 +22,8 @@ type kernel struct {
 	fn *cubin.Function
 }
 
-// Load places a cubin.
+// Load places a cubin. What several goroutines that load have to do on the GPU they do one after the other.
 func (b *Backend) Load(image []byte) (engine.Code, error) {
-	if b.dead != nil {
-		return nil, b.dead
-	}
 	im, err := cubin.Open(image)
 	if err != nil {
 		return nil, fmt.Errorf("raw: load: %w", err)
@@ -36,10 +32,19 @@ func (b *Backend) Load(image []byte) (engine.Code, error) {
 		return nil, fmt.Errorf("raw: load: code for sm_%d does not run on sm_%d", im.Arch, b.gen.arch)
 	}
 	c := &code{b: b, image: im}
-	if c.memory, err = b.newMemory(device, 0, (im.Size+hugePage-1)&^(hugePage-1)); err != nil {
+	b.loading.Lock()
+	if b.dead != nil {
+		defer b.loading.Unlock()
+		return nil, b.dead
+	}
+	c.memory, err = b.newMemory(device, 0, (im.Size+hugePage-1)&^(hugePage-1))
+	b.loading.Unlock()
+	if err != nil {
 		return nil, fmt.Errorf("raw: load: %w", err)
 	}
 	placed, err := im.Place(c.memory.addr)
+	b.loading.Lock()
+	defer b.loading.Unlock()
 	if err == nil {
 		err = b.Write(c.memory.addr, placed)
 	}
@@ -79,11 +84,11 @@ func (c *code) Close() error {
 
 // Kernel finds a kernel.
 func (c *code) Kernel(name string) (engine.Kernel, error) {
-	i := slices.IndexFunc(c.image.Functions, func(f cubin.Function) bool { return f.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("raw: no kernel %s in the code", name)
+	fn, err := c.image.Function(name)
+	if err != nil {
+		return nil, fmt.Errorf("raw: %w", err)
 	}
-	return &kernel{c, &c.image.Functions[i]}, nil
+	return &kernel{c, fn}, nil
 }
 
 // Symbol finds a variable.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"holdfast/internal/engine"
 	"holdfast/internal/qmd"
@@ -57,6 +58,7 @@ type Backend struct {
 	local   localMemory
 	dead    error // why nothing can run any more
 	undo    []func() error
+	loading sync.Mutex // what Load does on the GPU
 }
 
 // Options say which GPU.
@@ -168,7 +170,8 @@ func (b *Backend) identify(Options) error {
 	if err := b.rm.Control(b.sub, rm.NV2080_CTRL_CMD_GPU_GET_NAME_STRING, &name); err != nil {
 		return err
 	}
-	b.info = engine.Info{Name: text(name.GpuNameString[:]), Arch: b.gen.arch, Driver: b.rm.Version.Text, Cubin: true}
+	b.info = engine.Info{Name: text(name.GpuNameString[:]), Arch: b.gen.arch, Driver: b.rm.Version.Text, Cubin: true,
+		LoadsAtOnce: true}
 	if b.gen.arch == 0 {
 		return fmt.Errorf("%s: its compute class is not known here", b.info.Name)
 	}

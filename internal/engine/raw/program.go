@@ -3,7 +3,6 @@ package raw
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"holdfast/internal/engine"
@@ -19,7 +18,6 @@ type program struct {
 	words  uint32
 	places []engine.Place // of each word: its launch if there is one alone
 	moved  []bool         // which words have copies or sets
-	early  []bool         // which words have a launch that may let the next one begin too soon
 	blocks []block        // of all launches
 	codes  map[*code]bool // that they are of
 }
@@ -67,7 +65,6 @@ func (p *program) build(words []engine.Word) error {
 		}
 		p.places = append(p.places, place)
 		p.moved = append(p.moved, len(of[w]) < len(words[w].Ops))
-		p.early = append(p.early, slices.ContainsFunc(of[w], func(bl *block) bool { return bl.k.fn.PreExits }))
 	}
 	if err := p.b.needLocal(stack); err != nil {
 		return err
@@ -128,6 +125,7 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 			q.Invalidate = p.chained(w - 1)
 			if p.chained(w) {
 				next := of[w+1][0]
+				q.Whole = true
 				q.Dependents = []qmd.Dependent{{Addr: p.data.addr + next.descriptor, Action: qmd.ActionSchedule}}
 				q.Releases = []qmd.Release{{Addr: p.b.ch.host.addr + progressAt, Payload: uint32(w + 1)}}
 			}
@@ -145,10 +143,10 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 }
 
 // chained says that the launch of word w starts that of the next word by itself when it is complete: each is alone in
-// its word. That takes 0.55 us on an H200, waiting for the engine to be idle 1.15 us. The descriptor's pointer starts
-// the next launch at PREEXIT already, so a kernel that has one is waited for.
+// its word. That takes 0.55 us on an H200, waiting for the engine to be idle 1.15 us. A kernel could start the next one
+// too early by PREEXIT (griddepcontrol.launch_dependents), so its descriptor says that this does nothing.
 func (p *program) chained(w int) bool {
-	return w >= 0 && w+1 < len(p.places) && p.places[w].Kernel != "" && p.places[w+1].Kernel != "" && !p.early[w]
+	return w >= 0 && w+1 < len(p.places) && p.places[w].Kernel != "" && p.places[w+1].Kernel != ""
 }
 
 // fillPush makes the command words.

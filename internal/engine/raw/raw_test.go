@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
 	"holdfast/internal/qmd"
 	"holdfast/internal/rm"
@@ -86,8 +85,11 @@ func execute(c *code, m *rmtest.Memory, at uint64) error {
 	if bank == nil {
 		return errors.New("constant bank 0 is not mapped")
 	}
-	for i := range c.image.Functions {
-		fn := &c.image.Functions[i]
+	for _, name := range c.image.Kernels {
+		fn, err := c.image.Function(name)
+		if err != nil {
+			return err
+		}
 		if c.memory.addr+fn.Code != program {
 			continue
 		}
@@ -325,8 +327,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A kernel that lets the next one begin early is waited for, not chained.
-func TestPreExitIsNotChained(t *testing.T) {
+// A launch that starts the next one does so when it is complete, whatever its code says (PREEXIT).
+func TestChainedIsWhole(t *testing.T) {
 	d, b := play(t, "580.95.05", Options{})
 	c := load(t, d, b)
 	if err := b.Map(base, 2<<20); err != nil {
@@ -334,22 +336,25 @@ func TestPreExitIsNotChained(t *testing.T) {
 	}
 	word := func(name string) engine.Word {
 		l := launchOf(t, c, name, nil)
-		l.Params = make([]byte, c.image.Functions[slices.IndexFunc(c.image.Functions, func(f cubin.Function) bool {
-			return f.Name == name
-		})].ParamSize)
+		fn, err := c.image.Function(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Params = make([]byte, fn.ParamSize)
 		return engine.Word{Ops: []engine.Op{{Launch: l}}}
 	}
-	p, err := b.Prepare([]engine.Word{word("chain"), word("dependent"), word("chain"), word("chain")})
+	p, err := b.Prepare([]engine.Word{word("chain"), word("dependent"), word("chain")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	var got []bool
-	for w := range 4 {
-		got = append(got, p.(*program).chained(w))
-	}
-	if want := []bool{true, false, true, false}; !slices.Equal(got, want) {
-		t.Errorf("words that start the next one: %v, want %v", got, want)
+	data := p.(*program).data
+	for i, bl := range p.(*program).blocks {
+		q := qmd.Descriptor{V: &qmd.V4, B: d.Space.Bytes(data.addr+bl.descriptor, uint64(qmd.V4.Size))}
+		next, early := q.Get(qmd.DependentEnable, 0) == 1, q.Get(qmd.EnableProgramPreExit, 0) == 1
+		if next != (i < 2) || early == next {
+			t.Errorf("launch %d starts the next one: %v; PREEXIT counts: %v", i, next, early)
+		}
 	}
 }
 
