@@ -103,22 +103,15 @@ func (s *rangeSession) entry(m *recording.Manifest) error {
 	if err := c.variables(); err != nil {
 		return err
 	}
-	if err := unused(s.r.in, len(e.Inputs), "input"); err != nil {
+	if err := name(e.Inputs, s.r.in, "in", "input"); err != nil {
 		return err
 	}
-	if err := unused(s.r.out, len(e.Outputs), "output"); err != nil {
+	if err := name(e.Outputs, s.r.out, "out", "output"); err != nil {
 		return err
 	}
 	m.Staging.Bytes = (m.Staging.Bytes + stagingAlign - 1) / stagingAlign * stagingAlign
 	e.Work = s.r.w.Put(out)
 	m.Entries = []recording.Entry{e}
-	return nil
-}
-
-func unused(hints []Hint, n int, what string) error {
-	if len(hints) > n {
-		return fmt.Errorf("%d %ss are named, the range has %d", len(hints), what, n)
-	}
 	return nil
 }
 
@@ -187,13 +180,13 @@ func (s *rangeSession) encode(m *recording.Manifest, e *recording.Entry, c *code
 		Width:    w.copy.Width, Height: w.copy.Height, Depth: 1}
 	switch {
 	case w.input != nil:
-		p := s.port(m, s.r.in, "in", len(e.Inputs), t)
+		p := port(m, t)
 		b := s.r.w.Put(w.input)
 		p.Recorded = &b
 		e.Inputs = append(e.Inputs, p)
 		t.Src, t.SrcPitch = uint64(p.Addr), t.Width
 	case w.output:
-		p := s.port(m, s.r.out, "out", len(e.Outputs), t)
+		p := port(m, t)
 		e.Outputs = append(e.Outputs, p)
 		t.Dst, t.DstPitch = uint64(p.Addr), t.Width
 	}
@@ -206,18 +199,8 @@ func (s *rangeSession) encode(m *recording.Manifest, e *recording.Entry, c *code
 }
 
 // port gives an input or output its place in staging memory.
-func (s *rangeSession) port(m *recording.Manifest, hints []Hint, prefix string, n int, t *trace.Copy) recording.Port {
-	bytes := int64(t.Width * t.Height)
-	p := recording.Port{Addr: m.Staging.Addr + recording.Addr(m.Staging.Bytes), Bytes: bytes, DType: "uint8",
-		Name:  fmt.Sprintf("%s%d", prefix, n),
-		Shape: []int{int(bytes)}}
-	m.Staging.Bytes += (bytes + portAlign - 1) / portAlign * portAlign
-	if n < len(hints) {
-		h := hints[n]
-		p.Name = h.Name
-		if h.DType != "" {
-			p.DType, p.Shape = h.DType, h.Shape
-		}
-	}
+func port(m *recording.Manifest, t *trace.Copy) recording.Port {
+	p := recording.Port{Addr: m.Staging.Addr + recording.Addr(m.Staging.Bytes), Bytes: int64(t.Width * t.Height)}
+	m.Staging.Bytes += (p.Bytes + portAlign - 1) / portAlign * portAlign
 	return p
 }
