@@ -22,11 +22,11 @@ and without CUDA: all it needs are the device files of NVIDIA's open kernel modu
 (/dev/nvidiactl, /dev/nvidia0, /dev/nvidia-uvm).
 
 Usage:
-  hfreplay --experimental MODEL.hfr [--in NAME=FILE]... [--out NAME=FILE]... [-n N]
+  hfreplay MODEL.hfr [--in NAME=FILE]... [--out NAME=FILE]... [-n N]
 
 Examples:
-  hfreplay --experimental vit.hfr --in image=cat.npy --out scores=scores.npy
-  hfreplay --experimental vit.hfr -n 1000 --json
+  hfreplay vit.hfr --in image=cat.npy --out scores=scores.npy
+  hfreplay vit.hfr -n 1000 --json
 
 Inputs that are not given have the data of the recording. Files are .npy, of the type and
 shape of the input or output, or raw bytes. "holdfast inspect MODEL.hfr" lists both.
@@ -34,9 +34,6 @@ shape of the input or output, or raw bytes. "holdfast inspect MODEL.hfr" lists b
 What the device files cannot do here (another driver, another GPU, kernels that print or
 allocate) is refused by name. "holdfast replay --backend libcuda" does it where there is a
 driver library.
-
-It is not to be trusted yet: of three models that were tried on an H200 it gave two other
-bits than PyTorch. So it runs only with --experimental.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 
@@ -63,7 +60,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&o.Entry, "entry", "", "which entry, if there are several")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
 	fs.IntVar(&r.Index, "gpu", 0, "which GPU, in the driver's order")
-	experimental := fs.Bool("experimental", false, "run although results are not to be trusted yet")
 	asJSON := fs.Bool("json", false, "say what it did as JSON, on standard output")
 	fs.Usage = func() {
 		fmt.Fprint(stderr, help)
@@ -87,9 +83,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	report, err := command.Replay(files[0], o, func() (engine.Backend, string, error) {
-		if !*experimental {
-			return nil, "", errors.New(command.Experimental)
-		}
 		b, err := raw.Open(r)
 		if err != nil {
 			return nil, "", err

@@ -34,12 +34,12 @@ recordings with PTX on the software GPU; auto takes the first where there is one
 runs one word after the other: slower, but a fault names its kernel.
 
 --backend raw needs no CUDA library: it opens the device files itself, as hfreplay does.
-It is not to be trusted yet, and asks for --experimental.`
+What it cannot do (another driver, another GPU) it refuses by name.`
 
 type replayFlags struct {
 	command.Options
-	backend            string
-	step, experimental bool
+	backend string
+	step    bool
 }
 
 const backendRaw = "raw"
@@ -65,7 +65,6 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.Entry, "entry", "", "which entry, if there are several")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().StringVar(&f.backend, "backend", "auto", "auto, libcuda, soft or raw")
-	cmd.Flags().BoolVar(&f.experimental, "experimental", false, "run the raw backend, which is not to be trusted yet")
 	registerValues(cmd, "backend", "auto", "libcuda", "soft", backendRaw)
 	return cmd
 }
@@ -90,9 +89,6 @@ func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
 // backend opens the one that is wanted, and says its name.
 func (a *app) backend(ctx context.Context, f replayFlags) (engine.Backend, string, error) {
 	if f.backend == backendRaw {
-		if !f.experimental {
-			return nil, "", errors.New(command.Experimental)
-		}
 		b, err := raw.Open(raw.Options{})
 		if err != nil {
 			return nil, "", err

@@ -237,12 +237,21 @@ func (p *Player) variables() error {
 }
 
 func (p *Player) prepare() error {
-	kernels, err := p.kernels()
+	words, err := p.Words()
 	if err != nil {
 		return err
 	}
-	p.program, err = p.b.Prepare(words(p.work, kernels))
+	p.program, err = p.b.Prepare(words)
 	return err
+}
+
+// Words is the work, for its backend, once there is code.
+func (p *Player) Words() ([]engine.Word, error) {
+	kernels, err := p.kernels()
+	if err != nil {
+		return nil, err
+	}
+	return words(p.work, kernels), nil
 }
 
 // kernels are those of the manifest. What the code says of their parameters must be what the recording says.

@@ -27,10 +27,6 @@ type Options struct {
 	Timeout   time.Duration
 }
 
-// Experimental is why the raw backend has to be asked for by a flag of that name.
-const Experimental = "the raw backend is not to be trusted yet: of three models that were tried on an H200 it gave " +
-	"two other bits than PyTorch. --experimental runs it all the same; holdfast replay --backend libcuda is right"
-
 // A UsageError is a fault of the command line.
 type UsageError struct{ text string }
 
