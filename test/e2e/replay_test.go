@@ -131,7 +131,7 @@ func TestRecordRefuses(t *testing.T) {
 	refused("no NVTX range", "--range", "other", "--", built.infer)
 	refused("no NVTX range", "--nth", "2", "--", built.infer)
 	refused("2 inputs are named, the range has 1", "--in", "a", "--in", "b", "--", built.infer)
-	refused("68 bytes, not 64", "--out", "y:float32:17", "--", built.infer)
+	refused("the range has 2 outputs (64, 4 bytes)", "--out", "y:float32:17", "--", built.infer)
 	refused("no program came", "--", "true")
 	s.onlyFiles("managed", "host", "function")
 }
