@@ -126,7 +126,7 @@ func (s *site) pid(name string) string {
 // the restore is warm.
 func TestCheckpointEnds(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 1500, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(100)
 	pid := s.process("train").PID
 	s.ok("checkpoint", "train", "-o", s.path("img"), "--json")
@@ -179,7 +179,7 @@ func TestKilledAfterCheckpoints(t *testing.T) {
 // After a reboot neither daemon nor software GPU know anything: the image is all there is.
 func TestColdRestore(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 1500, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(100)
 	s.ok("checkpoint", "train", "-o", s.path("img"), "--json")
 	r.wait()
@@ -198,7 +198,7 @@ func TestModes(t *testing.T) {
 	for _, mode := range []string{"stage", "cow", "recopy", "stop", "auto"} {
 		t.Run(mode, func(t *testing.T) {
 			s := newSite(t)
-			r := s.train("train", 1500, "--pad", "8")
+			r := s.train("train", 400, "--pad", "8")
 			r.reach(60)
 			c := into[api.CheckpointResult](s, "checkpoint", "train", "-o", s.path("img"), "--leave-running",
 				"--mode", mode)
@@ -410,7 +410,7 @@ func TestSuspend(t *testing.T) {
 	for _, to := range []string{"host", "disk", "gpu"} {
 		t.Run(to, func(t *testing.T) {
 			s := newSite(t)
-			r := s.train("train", 1500, "--pad", "8")
+			r := s.train("train", 400, "--pad", "8")
 			r.reach(100)
 			args := []string{"suspend", "train", "--to", to}
 			if to == "disk" {

@@ -15,7 +15,7 @@ import (
 // nothing is known for everything.
 func TestRestoreOnDemand(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 1500, "--pad", "64")
+	r := s.train("train", 400, "--pad", "64")
 	r.reach(100)
 	s.ok("checkpoint", "train", "-o", s.path("img"), "--json")
 	r.wait()

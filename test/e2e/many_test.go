@@ -254,7 +254,7 @@ func publicCopy(t *testing.T) string {
 // The daemon's death takes no program with it, and the next one takes over.
 func TestDaemonDeath(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 4000, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(100)
 	for range 3 {
 		s.killDaemon()

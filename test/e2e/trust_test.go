@@ -29,7 +29,7 @@ func TestForeignImage(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	s := newSite(t)
-	r := s.train("train", 1500, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(50)
 	img := s.path("img")
 	s.ok("checkpoint", "train", "-o", img, "--gpu-only")
@@ -48,7 +48,7 @@ func TestForeignImageRestore(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	s := newSite(t)
-	r := s.train("train", 600, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(50)
 	img := s.path("img")
 	s.ok("checkpoint", "train", "-o", img)
@@ -68,7 +68,7 @@ func TestForeignImageRestore(t *testing.T) {
 // do.
 func TestResumeSwapped(t *testing.T) {
 	s := newSite(t)
-	r := s.train("train", 1500, "--pad", "8")
+	r := s.train("train", 400, "--pad", "8")
 	r.reach(50)
 	other, img := s.path("other"), s.path("img")
 	s.ok("checkpoint", "train", "-o", other, "--gpu-only")
