@@ -1,10 +1,10 @@
 /*
- * What code modules hold, and the kernels in it. Of code only what can be analysed is kept, PTX; programs free their images right
- * after loading, so it is a copy. ptxas leaves its input in a cubin when it keeps line numbers (-lineinfo, as Triton does); by the
- * digest of another cubin others may find the PTX that it was made from.
+ * What code modules hold, and the kernels in it. Of code only what can be analysed is kept, PTX; programs free their
+ * images right after loading, so it is a copy. ptxas leaves its input in a cubin when it keeps line numbers (-lineinfo,
+ * as Triton does); by the digest of another cubin others may find the PTX that it was made from.
  *
- * The table of kernels is read without a lock: launches look into it. It only grows; a kernel that is gone leaves its record behind,
- * because a launch may hold it.
+ * The table of kernels is read without a lock: launches look into it. It only grows; a kernel that is gone leaves its
+ * record behind, because a launch may hold it.
  */
 #include "shim.h"
 #include <fcntl.h>
@@ -45,7 +45,10 @@ static uint64_t u64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; 
 
 /* ---- images ---- */
 
-static const uint8_t *section(const uint8_t *elf, unsigned i) { return elf + u64(elf + 40) + (uint64_t)i * u16(elf + 58); } /* e_shoff, e_shentsize */
+static const uint8_t *section(const uint8_t *elf, unsigned i)
+{
+	return elf + u64(elf + 40) + (uint64_t)i * u16(elf + 58); /* e_shoff, e_shentsize */
+}
 
 /*
  * The size of an ELF file that has been checked; 0: not sure. In ptxas's files the program headers come last. Some of
@@ -54,7 +57,8 @@ static const uint8_t *section(const uint8_t *elf, unsigned i) { return elf + u64
 static uint64_t elf_size(const uint8_t *elf)
 {
 	unsigned n = u16(elf + 60); /* e_shnum */
-	uint64_t size = u64(elf + 40) + (uint64_t)u16(elf + 58) * n, end = u64(elf + 32) + (uint64_t)u16(elf + 54) * u16(elf + 56); /* e_phoff, e_phentsize, e_phnum */
+	uint64_t size = u64(elf + 40) + (uint64_t)u16(elf + 58) * n;
+	uint64_t end = u64(elf + 32) + (uint64_t)u16(elf + 54) * u16(elf + 56); /* e_phoff, e_phentsize, e_phnum */
 	if (elf[4] != 2 || u16(elf + 58) < 64) /* not of 64 bits */
 		return 0;
 	if (end > size)
@@ -91,7 +95,10 @@ static const uint8_t *assembled_from(const uint8_t *elf, uint64_t size, uint64_t
 	return NULL;
 }
 
-/* What the program passes as code: an ELF, a fat binary (or its wrapper), or text. The driver has read it just the same. */
+/*
+ * What the program passes as code: an ELF, a fat binary (or its wrapper), or text. The driver has
+ * read it just the same.
+ */
 uint32_t hf_image_kind(const void **image, uint64_t *size)
 {
 	const uint8_t *p = *image;
@@ -116,8 +123,9 @@ uint32_t hf_image_kind(const void **image, uint64_t *size)
 }
 
 /*
- * The entries of a fat binary that hold PTX, as a fat binary of their own; or (outline) the headers of all entries with the first
- * bytes behind them. With dst NULL only the size. An entry: u16 kind (1 is PTX), u16, u32 header size, u64 size.
+ * The entries of a fat binary that hold PTX, as a fat binary of their own; or (outline) the headers of all entries with
+ * the first bytes behind them. With dst NULL only the size. An entry: u16 kind (1 is PTX), u16, u32 header size, u64
+ * size.
  */
 static uint64_t entries(const uint8_t *image, uint64_t size, bool outline, uint8_t *dst)
 {
@@ -465,7 +473,8 @@ static void resolve(struct hf_kernel *k)
 		k->nolayout = true;
 	while (!k->nolayout) {
 		size_t offset = 0, size = 0;
-		CUresult r = direct ? real_cuKernelGetParamInfo(f, n, &offset, &size) : real_cuFuncGetParamInfo(f, n, &offset, &size);
+		CUresult r = direct ? real_cuKernelGetParamInfo(f, n, &offset, &size) :
+			real_cuFuncGetParamInfo(f, n, &offset, &size);
 		if (r == CUDA_ERROR_INVALID_VALUE)
 			break; /* that was the last */
 		if (r != CUDA_SUCCESS || n == HF_MAX_PARAMS || offset > HF_MAX_RECORD / 2 || size > HF_MAX_RECORD / 2) {
@@ -563,7 +572,8 @@ static void tell_function(const struct hf_kernel *k)
 void hf_kernel_tell(struct hf_kernel *k)
 {
 	pthread_mutex_lock(&lock);
-	size_t params = k->nparams * sizeof(struct hf_param), name = strlen(k->name), most = HF_MAX_RECORD - sizeof(struct hf_rec_kernel) - params;
+	size_t params = k->nparams * sizeof(struct hf_param), name = strlen(k->name);
+	size_t most = HF_MAX_RECORD - sizeof(struct hf_rec_kernel) - params;
 	if (name > most)
 		name = most;
 	struct hf_rec_kernel *r = k->told == hf_tap_epoch ? NULL :

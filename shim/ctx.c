@@ -169,8 +169,8 @@ CUresult hf_sync_ctx(void *ctx)
 }
 
 /*
- * Waiting for all contexts happens on a thread of its own, because it cannot be bounded: a host function on a stream may
- * want a lock whose owner waits at the gate. Whoever finishes last frees the job.
+ * Waiting for all contexts happens on a thread of its own, because it cannot be bounded: a host function on a stream
+ * may want a lock whose owner waits at the gate. Whoever finishes last frees the job.
  */
 struct sync_job {
 	int state; /* futex: 0 running, 1 done, 2 given up */
@@ -270,7 +270,10 @@ static CUresult created(CUresult r, void *pctx, int device)
 	return r;
 }
 
-CUresult hf_cuCtxCreate(void *pctx, unsigned int flags, int dev) { return created(real_cuCtxCreate(pctx, flags, dev), pctx, dev); }
+CUresult hf_cuCtxCreate(void *pctx, unsigned int flags, int dev)
+{
+	return created(real_cuCtxCreate(pctx, flags, dev), pctx, dev);
+}
 
 CUresult hf_cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 {
@@ -311,12 +314,16 @@ CUresult hf_cuDevicePrimaryCtxRetain(void *pctx, int dev)
 	return r;
 }
 
-/* The driver says whether the primary context is still there: others than the hooked calls may hold it. A reset ends it in any case. */
+/*
+ * The driver says whether the primary context is still there: others than the hooked calls may hold it. A reset ends it
+ * in any case.
+ */
 static CUresult primary_left(CUresult r, int dev, bool reset)
 {
 	unsigned flags = 0;
 	int active = 1;
-	if (r != CUDA_SUCCESS || (!reset && (real_cuDevicePrimaryCtxGetState(dev, &flags, &active) != CUDA_SUCCESS || active)))
+	if (r != CUDA_SUCCESS ||
+	    (!reset && (real_cuDevicePrimaryCtxGetState(dev, &flags, &active) != CUDA_SUCCESS || active)))
 		return r;
 	void *gone = NULL;
 	pthread_mutex_lock(&hf_ctx_lock);
@@ -332,9 +339,18 @@ static CUresult primary_left(CUresult r, int dev, bool reset)
 }
 
 CUresult hf_cuDevicePrimaryCtxRelease(int dev) { return primary_left(real_cuDevicePrimaryCtxRelease(dev), dev, false); }
-CUresult hf_cuDevicePrimaryCtxRelease_v2(int dev) { return primary_left(real_cuDevicePrimaryCtxRelease_v2(dev), dev, false); }
+
+CUresult hf_cuDevicePrimaryCtxRelease_v2(int dev)
+{
+	return primary_left(real_cuDevicePrimaryCtxRelease_v2(dev), dev, false);
+}
+
 CUresult hf_cuDevicePrimaryCtxReset(int dev) { return primary_left(real_cuDevicePrimaryCtxReset(dev), dev, true); }
-CUresult hf_cuDevicePrimaryCtxReset_v2(int dev) { return primary_left(real_cuDevicePrimaryCtxReset_v2(dev), dev, true); }
+
+CUresult hf_cuDevicePrimaryCtxReset_v2(int dev)
+{
+	return primary_left(real_cuDevicePrimaryCtxReset_v2(dev), dev, true);
+}
 
 /* For ordinary memory this call is enough to let a peer access it; our mappings each need cuMemSetAccess. */
 CUresult hf_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
@@ -396,7 +412,10 @@ static void capture_end(void *stream)
 	pthread_mutex_unlock(&hf_ctx_lock);
 }
 
-/* In this order: a capture that has begun between the two is among the open ones before it ceases to be a beginning one. */
+/*
+ * In this order: a capture that has begun between the two is among the open ones before it ceases
+ * to be a beginning one.
+ */
 int hf_captures(void)
 {
 	int begin = __atomic_load_n(&beginning, __ATOMIC_SEQ_CST);
@@ -406,7 +425,8 @@ int hf_captures(void)
 bool hf_stream_captures(void *stream)
 {
 	int status = 0;
-	return hf_captures() && stream != CU_STREAM_LEGACY && real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != 0;
+	return hf_captures() && stream != CU_STREAM_LEGACY &&
+		real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != 0;
 }
 
 /* Work on the device may be waiting for this very thread, so after a moment it captures all the same. */
@@ -468,7 +488,10 @@ CUresult hf_cuStreamDestroy_v2(void *s)
 static uint32_t u32_at(const unsigned char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static uint64_t u64_at(const unsigned char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
-/* Whether kernels of the module may have variables to write to. A fat binary may be compressed: what is in it is not looked at. */
+/*
+ * Whether kernels of the module may have variables to write to. A fat binary may be compressed:
+ * what is in it is not looked at.
+ */
 static bool may_have_variables(const void *image, uint32_t kind)
 {
 	const char *p = image;
@@ -500,7 +523,8 @@ static CUresult loaded(CUresult r, void *pmod, const void *image, const char *fi
 	void *ctx;
 	int device;
 	hf_current(&ctx, &device); /* learns of contexts that came about by calls we do not see */
-	hf_code_loaded(*(void **)pmod, call[2] == 'L' ? NULL : ctx, image, file, call); /* cuLibrary… belongs to no context */
+	/* cuLibrary… belongs to no context */
+	hf_code_loaded(*(void **)pmod, call[2] == 'L' ? NULL : ctx, image, file, call);
 	m.kind = hf_image_kind(&image, &m.size);
 	pthread_mutex_lock(&hf_ctx_lock);
 	if (grow(&modules, nmodules, &module_room, sizeof *modules))
@@ -508,7 +532,8 @@ static CUresult loaded(CUresult r, void *pmod, const void *image, const char *fi
 	pthread_mutex_unlock(&hf_ctx_lock);
 	hf_queue_module(m.id, m.kind, true, m.size, call);
 	if (may_have_variables(image, m.kind)) /* one note for all modules */
-		hf_caveat(HF_CAVEAT_GLOBALS, 0, 0, 0, "%s: rollback leaves variables of modules as they are that the program never asks for", call);
+		hf_caveat(HF_CAVEAT_GLOBALS, 0, 0, 0,
+			"%s: rollback leaves variables of modules as they are that the program never asks for", call);
 	return r;
 }
 
@@ -547,8 +572,16 @@ void hf_modules_tell(void)
 	pthread_mutex_unlock(&hf_ctx_lock);
 }
 
-CUresult hf_cuModuleLoad(void *mod, void *file) { return loaded(real_cuModuleLoad(mod, file), mod, NULL, file, "cuModuleLoad"); }
-CUresult hf_cuModuleLoadData(void *mod, void *image) { return loaded(real_cuModuleLoadData(mod, image), mod, image, NULL, "cuModuleLoadData"); }
+CUresult hf_cuModuleLoad(void *mod, void *file)
+{
+	return loaded(real_cuModuleLoad(mod, file), mod, NULL, file, "cuModuleLoad");
+}
+
+CUresult hf_cuModuleLoadData(void *mod, void *image)
+{
+	return loaded(real_cuModuleLoadData(mod, image), mod, image, NULL, "cuModuleLoadData");
+}
+
 CUresult hf_cuModuleLoadFatBinary(void *mod, void *image)
 {
 	return loaded(real_cuModuleLoadFatBinary(mod, image), mod, image, NULL, "cuModuleLoadFatBinary");
@@ -561,14 +594,17 @@ CUresult hf_cuModuleLoadDataEx(void *mod, void *image, unsigned int n, void *opt
 
 CUresult hf_cuModuleUnload(void *mod) { return unloaded(real_cuModuleUnload(mod), mod, "cuModuleUnload"); }
 
-CUresult hf_cuLibraryLoadData(void *lib, void *code, void *jo, void *jv, unsigned int nj, void *lo, void *lv, unsigned int nl)
+CUresult hf_cuLibraryLoadData(void *lib, void *code, void *jo, void *jv, unsigned int nj, void *lo, void *lv,
+	unsigned int nl)
 {
 	return loaded(real_cuLibraryLoadData(lib, code, jo, jv, nj, lo, lv, nl), lib, code, NULL, "cuLibraryLoadData");
 }
 
-CUresult hf_cuLibraryLoadFromFile(void *lib, void *file, void *jo, void *jv, unsigned int nj, void *lo, void *lv, unsigned int nl)
+CUresult hf_cuLibraryLoadFromFile(void *lib, void *file, void *jo, void *jv, unsigned int nj, void *lo, void *lv,
+	unsigned int nl)
 {
-	return loaded(real_cuLibraryLoadFromFile(lib, file, jo, jv, nj, lo, lv, nl), lib, NULL, file, "cuLibraryLoadFromFile");
+	return loaded(real_cuLibraryLoadFromFile(lib, file, jo, jv, nj, lo, lv, nl), lib, NULL, file,
+		"cuLibraryLoadFromFile");
 }
 
 CUresult hf_cuLibraryUnload(void *lib) { return unloaded(real_cuLibraryUnload(lib), lib, "cuLibraryUnload"); }
@@ -610,7 +646,8 @@ CUresult hf_cuModuleGetGlobal_v2(void *dptr, void *bytes, void *mod, void *name)
 	size_t n;
 	CUresult r = real_cuModuleGetGlobal_v2(dptr ? dptr : &p, bytes ? bytes : &n, mod, name);
 	if (r == CUDA_SUCCESS)
-		hf_global("cuModuleGetGlobal", 88, hf_owner_of(mod), name, dptr ? *(CUdeviceptr *)dptr : p, bytes ? *(size_t *)bytes : n);
+		hf_global("cuModuleGetGlobal", 88, hf_owner_of(mod), name, dptr ? *(CUdeviceptr *)dptr : p,
+			bytes ? *(size_t *)bytes : n);
 	return r;
 }
 
@@ -632,7 +669,8 @@ CUresult hf_cuLibraryGetManaged(void *dptr, void *bytes, void *lib, void *name)
 {
 	CUresult r = real_cuLibraryGetManaged(dptr, bytes, lib, name);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_MANAGED, BOTH, 106, (uint64_t)(uintptr_t)lib, "cuLibraryGetManaged: variable %.100s is managed memory", (char *)name);
+		hf_caveat(HF_CAVEAT_MANAGED, BOTH, 106, (uint64_t)(uintptr_t)lib,
+			"cuLibraryGetManaged: variable %.100s is managed memory", (char *)name);
 	return r;
 }
 
@@ -647,7 +685,8 @@ CUresult hf_cuMemAllocManaged(void *dptr, size_t bytes, unsigned int flags)
 
 CUresult hf_cuIpcGetMemHandle(void *handle, CUdeviceptr p)
 {
-	hf_caveat(HF_CAVEAT_IPC, BOTH, 133, p, "cuIpcGetMemHandle: memory at 0x%llx is wanted by another process; held memory cannot be shared this way", p);
+	hf_caveat(HF_CAVEAT_IPC, BOTH, 133, p,
+		"cuIpcGetMemHandle: memory at 0x%llx is wanted by another process; held memory cannot be shared this way", p);
 	return real_cuIpcGetMemHandle(handle, p);
 }
 
@@ -655,7 +694,8 @@ CUresult hf_cuIpcOpenMemHandle_v2(void *dptr, CUipcMemHandle handle, unsigned in
 {
 	CUresult r = real_cuIpcOpenMemHandle_v2(dptr, handle, flags);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_IPC, BOTH, 134, *(CUdeviceptr *)dptr, "cuIpcOpenMemHandle: memory at 0x%llx belongs to another process", *(CUdeviceptr *)dptr);
+		hf_caveat(HF_CAVEAT_IPC, BOTH, 134, *(CUdeviceptr *)dptr,
+			"cuIpcOpenMemHandle: memory at 0x%llx belongs to another process", *(CUdeviceptr *)dptr);
 	return r;
 }
 
@@ -663,7 +703,8 @@ CUresult hf_cuIpcGetEventHandle(void *handle, void *event)
 {
 	CUresult r = real_cuIpcGetEventHandle(handle, event);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_IPC, HF_CAVEAT_BLOCKS_FULL, 131, (uint64_t)(uintptr_t)event, "cuIpcGetEventHandle: an event is shared with another process");
+		hf_caveat(HF_CAVEAT_IPC, HF_CAVEAT_BLOCKS_FULL, 131, (uint64_t)(uintptr_t)event,
+			"cuIpcGetEventHandle: an event is shared with another process");
 	return r;
 }
 
@@ -671,7 +712,8 @@ CUresult hf_cuIpcOpenEventHandle(void *event, CUipcEventHandle handle)
 {
 	CUresult r = real_cuIpcOpenEventHandle(event, handle);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_IPC, HF_CAVEAT_BLOCKS_FULL, 132, *(uint64_t *)event, "cuIpcOpenEventHandle: an event belongs to another process");
+		hf_caveat(HF_CAVEAT_IPC, HF_CAVEAT_BLOCKS_FULL, 132, *(uint64_t *)event,
+			"cuIpcOpenEventHandle: an event belongs to another process");
 	return r;
 }
 
@@ -687,7 +729,8 @@ CUresult hf_cuImportExternalSemaphore(void *sem, void *desc)
 {
 	CUresult r = real_cuImportExternalSemaphore(sem, desc);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_EXTERNAL, HF_CAVEAT_BLOCKS_FULL, 271, *(uint64_t *)sem, "cuImportExternalSemaphore: a semaphore of another API");
+		hf_caveat(HF_CAVEAT_EXTERNAL, HF_CAVEAT_BLOCKS_FULL, 271, *(uint64_t *)sem,
+			"cuImportExternalSemaphore: a semaphore of another API");
 	return r;
 }
 
@@ -725,7 +768,8 @@ CUresult hf_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	struct sharing s = sharing_of((uintptr_t)p, bytes);
 	if (s.found)
 		hf_caveat(HF_CAVEAT_HOST_MEMORY, HF_CAVEAT_BLOCKS_FULL, 125, (uint64_t)(uintptr_t)p,
-			"cuMemHostRegister: %zu bytes at %p are shared with other processes (%s), which the driver saves and cannot restore",
+			"cuMemHostRegister: %zu bytes at %p are shared with other processes (%s), "
+			"which the driver saves and cannot restore",
 			bytes, p, *s.path ? s.path : "anonymous");
 	return r;
 }
@@ -742,7 +786,8 @@ CUresult hf_cuMemPoolExportToShareableHandle(void *handle, void *pool, int type,
 {
 	CUresult r = real_cuMemPoolExportToShareableHandle(handle, pool, type, flags);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_IPC, BOTH, 212, (uint64_t)(uintptr_t)pool, "cuMemPoolExportToShareableHandle: a memory pool is shared with another process");
+		hf_caveat(HF_CAVEAT_IPC, BOTH, 212, (uint64_t)(uintptr_t)pool,
+			"cuMemPoolExportToShareableHandle: a memory pool is shared with another process");
 	return r;
 }
 
@@ -750,7 +795,8 @@ CUresult 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(void *pool, void *handle, int typ
 {
 	CUresult r = real_cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_IPC, BOTH, 213, *(uint64_t *)pool, "cuMemPoolImportFromShareableHandle: a memory pool belongs to another process");
+		hf_caveat(HF_CAVEAT_IPC, BOTH, 213, *(uint64_t *)pool,
+			"cuMemPoolImportFromShareableHandle: a memory pool belongs to another process");
 	return r;
 }
 
@@ -774,7 +820,8 @@ CUresult hf_cuMipmappedArrayCreate(void *array, void *desc, unsigned int levels)
 {
 	CUresult r = real_cuMipmappedArrayCreate(array, desc, levels);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_ARRAY, HF_CAVEAT_BLOCKS_GPU_ONLY, 185, 0, "cuMipmappedArrayCreate: arrays stay with the driver");
+		hf_caveat(HF_CAVEAT_ARRAY, HF_CAVEAT_BLOCKS_GPU_ONLY, 185, 0,
+			"cuMipmappedArrayCreate: arrays stay with the driver");
 	return r;
 }
 
@@ -790,7 +837,8 @@ CUresult hf_cuGreenCtxCreate(void *ctx, void *desc, int dev, unsigned int flags)
 {
 	CUresult r = real_cuGreenCtxCreate(ctx, desc, dev, flags);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_GREEN, HF_CAVEAT_BLOCKS_FULL, 66, 0, "cuGreenCtxCreate: green contexts cannot be checkpointed");
+		hf_caveat(HF_CAVEAT_GREEN, HF_CAVEAT_BLOCKS_FULL, 66, 0,
+			"cuGreenCtxCreate: green contexts cannot be checkpointed");
 	return r;
 }
 
@@ -798,7 +846,8 @@ CUresult hf_cuGraphAddMemAllocNode(void *node, void *graph, void *deps, size_t n
 {
 	CUresult r = real_cuGraphAddMemAllocNode(node, graph, deps, n, params);
 	if (r == CUDA_SUCCESS)
-		hf_caveat(HF_CAVEAT_GRAPH_MEMORY, HF_CAVEAT_BLOCKS_GPU_ONLY, 332, 0, "cuGraphAddMemAllocNode: memory of graphs stays with the driver");
+		hf_caveat(HF_CAVEAT_GRAPH_MEMORY, HF_CAVEAT_BLOCKS_GPU_ONLY, 332, 0,
+			"cuGraphAddMemAllocNode: memory of graphs stays with the driver");
 	return r;
 }
 

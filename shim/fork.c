@@ -1,8 +1,8 @@
 /*
- * What a forked child inherits of the driver. CUDA cannot be used there (the driver says so itself), but the device files
- * stay mapped and open, and no process that has them can be dumped. So the child lets go of them: memory of its own takes
- * the place of the mappings, and the null device that of the descriptors, because the driver's exit handlers may still
- * reach for either. Everything here is async-signal-safe: the parent may have had threads, in malloc too.
+ * What a forked child inherits of the driver. CUDA cannot be used there (the driver says so itself), but the device
+ * files stay mapped and open, and no process that has them can be dumped. So the child lets go of them: memory of its
+ * own takes the place of the mappings, and the null device that of the descriptors, because the driver's exit handlers
+ * may still reach for either. Everything here is async-signal-safe: the parent may have had threads, in malloc too.
  */
 #include "shim.h"
 #include <errno.h>
@@ -36,7 +36,10 @@ static bool note(const struct hf_mapping *m, void *arg)
 	return nranges == RANGES;
 }
 
-/* Notes the device mappings, as many as there is room for; whether that may be all. Without /proc there is no dump either. */
+/*
+ * Notes the device mappings, as many as there is room for; whether that may be all. Without /proc
+ * there is no dump either.
+ */
 static bool find_mappings(void)
 {
 	nranges = 0;
@@ -77,7 +80,13 @@ static int number(const char *s)
 	return n;
 }
 
-struct entry { uint64_t inode; int64_t next; unsigned short size; unsigned char type; char name[]; }; /* linux_dirent64 */
+struct entry { /* linux_dirent64 */
+	uint64_t inode;
+	int64_t next;
+	unsigned short size;
+	unsigned char type;
+	char name[];
+};
 
 static void leave_descriptors(void)
 {
@@ -95,7 +104,8 @@ static void leave_descriptors(void)
 			const struct entry *e = (const void *)(list + i);
 			i += e->size;
 			int fd = number(e->name);
-			if (fd < 0 || readlinkat(dir, e->name, path, PREFIX) != (ssize_t)PREFIX || memcmp(path, HF_DEVICE_PREFIX, PREFIX))
+			if (fd < 0 || readlinkat(dir, e->name, path, PREFIX) != (ssize_t)PREFIX ||
+			    memcmp(path, HF_DEVICE_PREFIX, PREFIX))
 				continue;
 			if (null < 0)
 				null = open("/dev/null", O_RDWR | O_CLOEXEC);

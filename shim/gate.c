@@ -273,7 +273,8 @@ void hf_page_share(int *into)
 	int fd = (int)syscall(SYS_memfd_create, "holdfast", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	hf_page.magic = HF_PAGE_MAGIC;
 	hf_page.version = HF_VERSION;
-	if (fd < 0 || ftruncate(fd, HF_PAGE_SIZE) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (fd < 0 || ftruncate(fd, HF_PAGE_SIZE) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		e = errno;
 	else {
 		size_t used = HF_PAGE_SLOTS + hf_page.slots * sizeof(struct hf_slot);

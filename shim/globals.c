@@ -1,10 +1,10 @@
 /*
- * Variables of modules. They stay with the driver, but the ones that the program has asked for by name have a mirror in held
- * memory: FREEZE copies them there, so that every image has them, and THAW copies them back when the daemon has put another
- * state into the mirror. Their places are found outside of a freeze, when the program asks.
+ * Variables of modules. They stay with the driver, but the ones that the program has asked for by name have a mirror in
+ * held memory: FREEZE copies them there, so that every image has them, and THAW copies them back when the daemon has
+ * put another state into the mirror. Their places are found outside of a freeze, when the program asks.
  *
- * A mirror is a block of its own: a table, then the variables. The table says what is in it, because an image may be older than
- * a variable whose place it has. Mirrors are never given back: an image may want them.
+ * A mirror is a block of its own: a table, then the variables. The table says what is in it, because an image may be
+ * older than a variable whose place it has. Mirrors are never given back: an image may want them.
  *
  * All functions but hf_global want hf_mem_lock held.
  */
@@ -154,7 +154,8 @@ void hf_global(const char *call, uint32_t number, void *module, const char *name
 		why = r > 0 ? NULL : "there is no memory for a copy";
 	}
 	if (why)
-		hf_caveat(HF_CAVEAT_GLOBALS, 0, number, va, "%s: rollback leaves variable %.100s (%llu bytes) as it is: %s", call, name,
+		hf_caveat(HF_CAVEAT_GLOBALS, 0, number, va,
+			"%s: rollback leaves variable %.100s (%llu bytes) as it is: %s", call, name,
 			(unsigned long long)size, why);
 	else
 		hf_caveat_gone(HF_CAVEAT_GLOBALS, va);
@@ -241,7 +242,8 @@ CUresult hf_globals_save(void)
 			i++;
 		}
 		r = finish(on);
-		if (r == CUDA_SUCCESS && hf_push_any(b->device)) { /* else: no context is left on that device, and no variable */
+		if (r == CUDA_SUCCESS &&
+		    hf_push_any(b->device)) { /* else: no context is left on that device, and no variable */
 			r = real_cuMemcpyHtoD_v2(b->va, &head, offsetof(struct head, entry) + head.count * sizeof(struct entry));
 			/* From pageable memory it returns when the driver has the bytes; the mirror may be unmapped next. */
 			if (r == CUDA_SUCCESS)
@@ -267,8 +269,8 @@ CUresult hf_globals_restore(void)
 		for (uint64_t e = 0; r == CUDA_SUCCESS && e < head.count; e++) {
 			size_t i = at_or_after(head.entry[e].va);
 			const struct variable *v = &variables[i];
-			if (i < nvariables && v->va == head.entry[e].va && v->serial == head.entry[e].serial && v->size == head.entry[e].size &&
-			    v->offset == head.entry[e].offset && v->mirror == b)
+			if (i < nvariables && v->va == head.entry[e].va && v->serial == head.entry[e].serial &&
+			    v->size == head.entry[e].size && v->offset == head.entry[e].offset && v->mirror == b)
 				r = copy(v, true, &on);
 		}
 		CUresult end = finish(on);

@@ -1,11 +1,13 @@
 /*
- * What executable graphs consist of. A graph is looked at when it is instantiated or updated, because afterwards the driver does not
- * show it any more; a launch of it names it. Nodes that only order others, or run on the host, are no work.
+ * What executable graphs consist of. A graph is looked at when it is instantiated or updated, because afterwards the
+ * driver does not show it any more; a launch of it names it. Nodes that only order others, or run on the host, are no
+ * work.
  *
- * Programs change graphs before most of their launches (XLA sets the parameters of every node when its buffers take turns), so as little as
- * possible is told, and only at a launch. What a graph consisted of when it was launched is a version, with an id of its own. A launch of a
- * version that was told names it; another one is told by the nodes in which it differs from the version before it. Contents of nodes are
- * kept once for all versions: two that are equal byte by byte are one object, so versions are compared exactly, by pointers.
+ * Programs change graphs before most of their launches (XLA sets the parameters of every node when its buffers take
+ * turns), so as little as possible is told, and only at a launch. What a graph consisted of when it was launched is a
+ * version, with an id of its own. A launch of a version that was told names it; another one is told by the nodes in
+ * which it differs from the version before it. Contents of nodes are kept once for all versions: two that are equal
+ * byte by byte are one object, so versions are compared exactly, by pointers.
  */
 #include "shim.h"
 #include <stdlib.h>
@@ -188,14 +190,19 @@ static void set(struct graph *g, size_t i, struct content *c)
 static int attribute(void *node, int id, void *value)
 {
 	memset(value, 0, 64);
-	return hf_have(HF_SYM_cuGraphKernelNodeGetAttribute) && real_cuGraphKernelNodeGetAttribute(node, id, value) == CUDA_SUCCESS ? *(int *)value : 0;
+	return hf_have(HF_SYM_cuGraphKernelNodeGetAttribute) &&
+		real_cuGraphKernelNodeGetAttribute(node, id, value) == CUDA_SUCCESS ? *(int *)value : 0;
 }
 
-/* was: what the node did, if it is changed. While its kernel stays, so do its attributes: nothing sets those of an executable graph. */
+/*
+ * was: what the node did, if it is changed. While its kernel stays, so do its attributes: nothing
+ * sets those of an executable graph.
+ */
 static struct content *kernel_content(void *node, const struct kernel_node *p, bool v2, const struct content *was)
 {
 	struct hf_kernel *k = p->function ? hf_kernel(p->function) : v2 && p->kernel ? hf_kernel(p->kernel) : NULL;
-	struct hf_dims d = { { p->grid[0], p->grid[1], p->grid[2] }, { p->block[0], p->block[1], p->block[2] }, { 1, 1, 1 } };
+	struct hf_dims d = { { p->grid[0], p->grid[1], p->grid[2] }, { p->block[0], p->block[1], p->block[2] },
+		{ 1, 1, 1 } };
 	bool known = false, updatable = false;
 	size_t n = k ? hf_pack(k, p->params, p->extra, NULL, &known) : 0;
 	uint32_t value[16], flags = known ? 0 : HF_REC_NOPARAMS_FLAG;
@@ -264,7 +271,8 @@ static bool kernel_params(void *node, struct kernel_node *p, bool *v2)
 {
 	memset(p, 0, sizeof *p);
 	*v2 = hf_have(HF_SYM_cuGraphKernelNodeGetParams_v2);
-	return (*v2 ? real_cuGraphKernelNodeGetParams_v2(node, p) : real_cuGraphKernelNodeGetParams(node, p)) == CUDA_SUCCESS;
+	return (*v2 ? real_cuGraphKernelNodeGetParams_v2(node, p) : real_cuGraphKernelNodeGetParams(node, p)) ==
+		CUDA_SUCCESS;
 }
 
 /* ---- order ---- */
@@ -351,7 +359,8 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 {
 	size_t n = 0;
 	void **nodes = NULL;
-	if (depth == DEEPEST || real_cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || n > MOST || (n && !(nodes = calloc(n, sizeof *nodes))) ||
+	if (depth == DEEPEST || real_cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || n > MOST ||
+	    (n && !(nodes = calloc(n, sizeof *nodes))) ||
 	    (n && real_cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)) {
 		g->incomplete = true;
 		free(nodes);
@@ -370,13 +379,16 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 		real_cuGraphNodeGetType(node, &type);
 		switch (type) {
 		case KERNEL:
-			add(g, node, top, kernel_params(node, &kernel, &v2) ? kernel_content(node, &kernel, v2, NULL) : other_content());
+			add(g, node, top,
+				kernel_params(node, &kernel, &v2) ? kernel_content(node, &kernel, v2, NULL) : other_content());
 			break;
 		case MEMCPY:
-			add(g, node, top, real_cuGraphMemcpyNodeGetParams(node, copy) == CUDA_SUCCESS ? memcpy_content(copy) : other_content());
+			add(g, node, top,
+				real_cuGraphMemcpyNodeGetParams(node, copy) == CUDA_SUCCESS ? memcpy_content(copy) : other_content());
 			break;
 		case MEMSET:
-			add(g, node, top, real_cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS ? memset_content(&set) : other_content());
+			add(g, node, top,
+				real_cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS ? memset_content(&set) : other_content());
 			break;
 		case CHILD:
 			if (real_cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
@@ -458,7 +470,9 @@ static bool tell_as(const struct graph *g, uint32_t id, const struct version *ba
 	return one;
 }
 
-/* With the lock held: makes sure that the tap knows the graph as it is now; returns the id of that, 0: it is not known. */
+/*
+ * With the lock held: makes sure that the tap knows the graph as it is now; returns the id of that, 0: it is not known.
+ */
 static uint32_t tell(struct graph *g)
 {
 	if (!hf_tapped)
@@ -594,7 +608,8 @@ static void changed(void *exec, void *node, int type, const void *params)
 	struct graph *g = *place(exec);
 	size_t i = g ? index_of(g, node) : 0;
 	if (g && i < g->n)
-		set(g, i, type == KERNEL ? kernel_content(node, params, true, g->now[i]) : type == MEMCPY ? memcpy_content(params) : memset_content(params));
+		set(g, i, type == KERNEL ? kernel_content(node, params, true, g->now[i]) :
+			type == MEMCPY ? memcpy_content(params) : memset_content(params));
 	else if (g)
 		g->incomplete = true;
 	pthread_mutex_unlock(&lock);

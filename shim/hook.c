@@ -84,7 +84,9 @@ static bool in_driver(void *p)
 	return own && dladdr(own, &b) && a.dli_fbase == b.dli_fbase;
 }
 
-/* What the exported dlsym does: value, or (jump set) go on there with the same arguments and the same return address. */
+/*
+ * What the exported dlsym does: value, or (jump set) go on there with the same arguments and the same return address.
+ */
 struct hf_route { void *value, *jump; };
 __attribute__((used)) struct hf_route hf_dlsym_route(void *handle, const char *name);
 struct hf_route hf_dlsym_route(void *handle, const char *name)

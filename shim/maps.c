@@ -1,6 +1,6 @@
 /*
- * Reading /proc/self/maps. Everything here is async-signal-safe: it is called where threads may hold any lock, malloc's too, and in
- * a child whose parent had threads.
+ * Reading /proc/self/maps. Everything here is async-signal-safe: it is called where threads may hold any lock, malloc's
+ * too, and in a child whose parent had threads.
  */
 #include "shim.h"
 #include <errno.h>

@@ -480,7 +480,8 @@ bool hf_find(CUdeviceptr p, struct hf_found *f)
 	int at = slab_start(b->slab, (uint32_t)((p - b->va) / HF_UNIT));
 	if (at < 0)
 		return false;
-	*f = (struct hf_found){ b->va + (uint64_t)at * HF_UNIT, b->slab->size[at], b, b->slab->keep[at / 8] >> (at % 8) & 1 };
+	*f = (struct hf_found){ b->va + (uint64_t)at * HF_UNIT, b->slab->size[at], b,
+		b->slab->keep[at / 8] >> (at % 8) & 1 };
 	return true;
 }
 
@@ -502,9 +503,13 @@ bool hf_give(CUdeviceptr p)
 	s->size[at] = 0;
 	s->longest = s->free; /* a bound; the next search finds the truth */
 	if (s->free == HF_UNITS) {
-		/* One empty slab of a kind is kept, so that a program that allocates and frees one thing does not map each time. */
+		/*
+		 * One empty slab of a kind is kept, so that a program that allocates and frees one thing
+		 * does not map each time.
+		 */
 		for (struct hf_slab *o = slabs; o; o = o->next)
-			if (o != s && o->free == HF_UNITS && o->b->ctx == b->ctx && o->b->pool == b->pool && o->b->device == b->device) {
+			if (o != s && o->free == HF_UNITS && o->b->ctx == b->ctx && o->b->pool == b->pool &&
+			    o->b->device == b->device) {
 				hf_block_drop(b);
 				break;
 			}
@@ -599,7 +604,8 @@ CUresult hf_cuMemAlloc_v2(void *dptr, size_t bytes)
 	r = real_cuMemAlloc_v2(dptr, bytes);
 	if (r == CUDA_SUCCESS)
 		hf_caveat(HF_CAVEAT_DRIVER_MEMORY, HF_CAVEAT_BLOCKS_GPU_ONLY, 115, *out,
-			"cuMemAlloc: %zu bytes at 0x%llx stay with the driver: memory mapping failed with error %d", bytes, *out, why);
+			"cuMemAlloc: %zu bytes at 0x%llx stay with the driver: memory mapping failed with error %d",
+			bytes, *out, why);
 	return r;
 }
 

@@ -5,12 +5,12 @@
  * signal handler of ours, in a futex: that needs no rights, no tracer whose death would let them go, and is dumped
  * and restored like any other thread.
  *
- * The signal is glibc's second one (33, SIGSETXID): no program can block it, because pthread_sigmask leaves it out of every set. What is
- * not ours goes on to glibc's handler, which looks for signals of another kind.
+ * The signal is glibc's second one (33, SIGSETXID): no program can block it, because pthread_sigmask leaves it out of
+ * every set. What is not ours goes on to glibc's handler, which looks for signals of another kind.
  *
- * The driver is locked before (its own calls have ended, or wait), and the control thread holds every lock of the shim. What is left are
- * locks of libc and of the driver, which its restore thread may want: a thread is not stopped in the middle of a function of either,
- * as far as that can be seen, but let run and signalled again a moment later.
+ * The driver is locked before (its own calls have ended, or wait), and the control thread holds every lock of the shim.
+ * What is left are locks of libc and of the driver, which its restore thread may want: a thread is not stopped in the
+ * middle of a function of either, as far as that can be seen, but let run and signalled again a moment later.
  *
  * Nothing here allocates or takes a lock: the threads that stand still may hold any.
  */
@@ -46,8 +46,8 @@ static uintptr_t quick_calls[7];     /* functions of libc that do not wait: a th
 static bool in(const struct range *r, uintptr_t p) { return p >= r->start && p < r->end; }
 
 /*
- * Whether a thread at pc may hold a lock that others want. In the kernel it waits, or is about to: the signal has made the call end, or it
- * stands before the instruction, to be made again.
+ * Whether a thread at pc may hold a lock that others want. In the kernel it waits, or is about to: the signal has made
+ * the call end, or it stands before the instruction, to be made again.
  */
 static bool busy(uintptr_t pc)
 {
@@ -77,7 +77,8 @@ static struct action before; /* glibc's */
 static void stop(int number, siginfo_t *info, void *context)
 {
 	struct thread *t = info->si_value.sival_ptr;
-	if (info->si_code != SI_QUEUE || (uintptr_t)t < (uintptr_t)threads || (uintptr_t)t >= (uintptr_t)(threads + MOST_THREADS)) {
+	if (info->si_code != SI_QUEUE || (uintptr_t)t < (uintptr_t)threads ||
+	    (uintptr_t)t >= (uintptr_t)(threads + MOST_THREADS)) {
 		if ((uintptr_t)before.handler > 1)
 			before.handler(number, info, context);
 		return;
@@ -109,8 +110,8 @@ __asm__(".text\n"
 	".size hf_park_return, .-hf_park_return\n");
 
 /*
- * While a thread stands in the handler, no handler of the program may run in it. Signals that nobody handles stay open: who kills
- * a suspended program means it.
+ * While a thread stands in the handler, no handler of the program may run in it. Signals that nobody handles stay open:
+ * who kills a suspended program means it.
  */
 static bool handle(void)
 {
@@ -148,8 +149,8 @@ static struct range mapping_of(uintptr_t p)
 
 static void look_around(void)
 {
-	const void *calls[] = { (void *)mmap, (void *)munmap, (void *)mprotect, (void *)madvise, (void *)mremap, (void *)brk,
-		(void *)close };
+	const void *calls[] = { (void *)mmap, (void *)munmap, (void *)mprotect, (void *)madvise, (void *)mremap,
+		(void *)brk, (void *)close };
 	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
 		quick_calls[i] = (uintptr_t)calls[i];
 	libc = mapping_of((uintptr_t)calls[5]);
@@ -184,7 +185,8 @@ static uint32_t kind_of(int tid, char comm[32], char *run)
 	comm[0] = 0;
 	if (read_task(tid, "status", text, sizeof text) <= 0)
 		return ENDED;
-	const char *name = strstr(text, "Name:\t"), *state = strstr(text, "\nState:\t"), *blocked = strstr(text, "\nSigBlk:\t");
+	const char *name = strstr(text, "Name:\t"), *state = strstr(text, "\nState:\t");
+	const char *blocked = strstr(text, "\nSigBlk:\t");
 	for (size_t i = 0; name && i < 31 && name[6 + i] && name[6 + i] != '\n'; i++)
 		comm[i + 1] = 0, comm[i] = name[6 + i];
 	if (state)
@@ -221,9 +223,17 @@ static void send_stop(struct thread *t)
 		__atomic_store_n(&t->state, errno == ESRCH ? ENDED : BUSY, __ATOMIC_RELEASE);
 }
 
-struct entry { uint64_t inode; int64_t next; unsigned short size; unsigned char type; char name[]; }; /* linux_dirent64 */
+struct entry { /* linux_dirent64 */
+	uint64_t inode;
+	int64_t next;
+	unsigned short size;
+	unsigned char type;
+	char name[];
+};
 
-/* Signals whoever is not known yet or was busy. The number of threads that have not stopped, -1 if they cannot be told. */
+/*
+ * Signals whoever is not known yet or was busy. The number of threads that have not stopped, -1 if they cannot be told.
+ */
 static int round_of(int except, uint64_t *stopped, int *waits_for)
 {
 	char list[4096] __attribute__((aligned(8)));
@@ -305,7 +315,8 @@ const char *hf_park(int except, uint64_t deadline, uint64_t *stopped)
 	hf_unpark();
 	if (left < 0)
 		return "its threads cannot be listed";
-	snprintf(why, sizeof why, "thread %d (%s, state %c) does not stop: it blocks all signals, or is traced", tid, comm, run);
+	snprintf(why, sizeof why, "thread %d (%s, state %c) does not stop: it blocks all signals, or is traced",
+		tid, comm, run);
 	return why;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Stream-ordered memory. Pools of the program exist in the driver, but hold nothing there: allocations are blocks like any
- * other. What is freed waits for an event on its stream; then it is reusable, or at once by the same stream.
+ * Stream-ordered memory. Pools of the program exist in the driver, but hold nothing there: allocations are blocks like
+ * any other. What is freed waits for an event on its stream; then it is reusable, or at once by the same stream.
  */
 #include "shim.h"
 #include <stdlib.h>
@@ -185,7 +185,8 @@ bool hf_pool_take(CUdeviceptr *p, uint64_t bytes, int device, void *pool)
 	if (bytes < HF_SMALL)
 		return false;
 	for (struct hf_block *b = hf_blocks; b; b = b->next)
-		if (b->idle && b->pool == pool && b->device == device && fits(b->size, bytes) && (!best || b->size < best->size))
+		if (b->idle && b->pool == pool && b->device == device && fits(b->size, bytes) &&
+		    (!best || b->size < best->size))
 			best = b;
 	if (!best)
 		return false;
@@ -299,7 +300,8 @@ CUresult hf_cuMemAllocAsync(void *dptr, size_t bytes, void *stream)
 {
 	void *ctx;
 	int device = -1;
-	if (!hf_attached || !dptr || !bytes || stream_ctx(stream, &ctx, &device) != CUDA_SUCCESS || device < 0 || device >= 64)
+	if (!hf_attached || !dptr || !bytes || stream_ctx(stream, &ctx, &device) != CUDA_SUCCESS || device < 0 ||
+	    device >= 64)
 		return real_cuMemAllocAsync(dptr, bytes, stream);
 	pthread_mutex_lock(&hf_mem_lock);
 	void *pool = current_pool[device];
@@ -518,7 +520,10 @@ CUresult hf_cuMemPoolSetAccess(void *pool, void *map, size_t n)
 	return r;
 }
 
-/* Before free memory is asked for: blocks beyond the release threshold go back, as the driver's would have at the last sync. */
+/*
+ * Before free memory is asked for: blocks beyond the release threshold go back, as the driver's
+ * would have at the last sync.
+ */
 void hf_pool_release_threshold(void)
 {
 	hf_pool_sweep(false);

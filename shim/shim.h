@@ -1,6 +1,6 @@
 /*
- * libholdfast.so: interpose, gate, map, talk. Loaded with LD_PRELOAD into CUDA programs; does nothing until the program's
- * first successful cuInit, and nothing ever when no daemon answers then.
+ * libholdfast.so: interpose, gate, map, talk. Loaded with LD_PRELOAD into CUDA programs; does nothing until the
+ * program's first successful cuInit, and nothing ever when no daemon answers then.
  *
  *   hook.c     dlsym, cuGetProcAddress, the real functions
  *   gate.c     threads, the gate, the shared page
@@ -21,9 +21,10 @@
  *   fork.c     what a forked child inherits of the driver
  *   zshim.c    the wrappers (generated)
  *
- * Lock order: work, attach, range, graph, hf_ctx_lock, code, hf_mem_lock, tap, slot, caveat, box (the unnamed ones are static in the parts they are named
- * after; work, attach, caveat and box in talk.c, slot in gate.c). No lock is held while a thread waits at the gate or for an answer.
- * The real driver's functions are called through real_NAME only, never through an exported cu symbol.
+ * Lock order: work, attach, range, graph, hf_ctx_lock, code, hf_mem_lock, tap, slot, caveat, box (the unnamed ones are
+ * static in the parts they are named after; work, attach, caveat and box in talk.c, slot in gate.c). No lock is held
+ * while a thread waits at the gate or for an answer. The real driver's functions are called through real_NAME only,
+ * never through an exported cu symbol.
  *
  * Driver types and constants follow cuda.h of CUDA 13.0, reduced to what the calling convention needs.
  */
@@ -57,7 +58,11 @@ typedef struct {
 	int type, requestedHandleTypes;
 	CUmemLocation location;
 	void *win32HandleMetaData;
-	struct { unsigned char compressionType, gpuDirectRDMACapable; unsigned short usage; unsigned char reserved[4]; } allocFlags;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
 } CUmemAllocationProp;
 typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
 typedef struct {
@@ -142,8 +147,8 @@ static inline __attribute__((always_inline)) struct hf_slot *hf_enter(uint32_t c
 	return s;
 }
 /*
- * The same for a call that is work. NULL: the gate is watched; the call is entered all the same, and the slot is hf_slot. So
- * watching costs the calls of an open gate nothing.
+ * The same for a call that is work. NULL: the gate is watched; the call is entered all the same, and the slot is
+ * hf_slot. So watching costs the calls of an open gate nothing.
  */
 struct hf_slot *hf_enter_work_slow(uint32_t call);
 static inline __attribute__((always_inline)) struct hf_slot *hf_enter_work(uint32_t call)
@@ -170,33 +175,38 @@ static inline __attribute__((always_inline)) void hf_leave(struct hf_slot *s)
 		s->inside = 0;
 }
 /*
- * Around a call that only waits for the device. A thread that comes back from one has nothing under way: when a freezer looks for
- * such a moment (calm_wanted), it closes the gate itself.
+ * Around a call that only waits for the device. A thread that comes back from one has nothing under way: when a freezer
+ * looks for such a moment (calm_wanted), it closes the gate itself.
  */
 extern volatile uint32_t hf_waits, hf_calm_wanted;
 void hf_calm(void);
-static inline __attribute__((always_inline)) void hf_wait_begin(void) { __atomic_add_fetch(&hf_waits, 1, __ATOMIC_RELAXED); }
+static inline __attribute__((always_inline)) void hf_wait_begin(void)
+{
+	__atomic_add_fetch(&hf_waits, 1, __ATOMIC_RELAXED);
+}
 static inline __attribute__((always_inline)) void hf_wait_end(void)
 {
 	__atomic_sub_fetch(&hf_waits, 1, __ATOMIC_RELAXED);
 	if (HF_UNLIKELY(hf_calm_wanted))
 		hf_calm();
 }
-void hf_page_share(int *fd); /* backs the page by a memfd; its descriptor, or -1, in *fd before another thread can fork */
-void hf_page_unshare(void);  /* backs it by private memory again, same contents */
+/* Backs the page by a memfd; its descriptor, or -1, in *fd before another thread can fork. */
+void hf_page_share(int *fd);
+void hf_page_unshare(void); /* backs it by private memory again, same contents */
 /* Closes the gate and waits until nobody is inside; NULL, or the name of the call that did not end in time. */
 const char *hf_gate_close(uint64_t deadline);
 void hf_gate_open(void);
 /*
- * Lets the program run on until a thread has waited for the device, or nothing happens, or it is too late. The gate may be closed then;
- * the time when it was, or now.
+ * Lets the program run on until a thread has waited for the device, or nothing happens, or it is too late. The gate may
+ * be closed then; the time when it was, or now.
  */
 uint64_t hf_gate_calm(uint64_t deadline);
 bool hf_asked(void);
 /*
- * From inside a call, without any lock: if the gate is closed, leaves the call and comes back when it is open. For calls that wait for what
- * only the control thread brings about, which does nothing else while it freezes. times: how often the call has done so; a few times are
- * enough, or a program that is frozen all the time would never be told that there is no memory.
+ * From inside a call, without any lock: if the gate is closed, leaves the call and comes back when it is open. For
+ * calls that wait for what only the control thread brings about, which does nothing else while it freezes. times: how
+ * often the call has done so; a few times are enough, or a program that is frozen all the time would never be told that
+ * there is no memory.
  */
 bool hf_step_aside(unsigned *times);
 void hf_gate_watch(bool on);   /* what open means from now on */
@@ -265,7 +275,10 @@ CUresult hf_physical(CUhandle *h, uint64_t size, int device, const CUmemAllocati
 CUresult hf_set_access(CUdeviceptr va, uint64_t size, int device);
 /* Memory of the program, small ones from slabs; only allocations of one context or pool share a slab. */
 CUresult hf_take(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, void *pool, bool keep);
-/* The same without the lock held: when memory runs out, waits a moment for the daemon to close what was freed, and asks it for more. */
+/*
+ * The same without the lock held: when memory runs out, waits a moment for the daemon to close what was freed, and asks
+ * it for more.
+ */
 CUresult hf_take_wait(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, void *pool, bool keep);
 bool hf_give(CUdeviceptr p);                   /* takes it back at once; false: not the start of one of ours */
 struct hf_found { CUdeviceptr base; uint64_t size; struct hf_block *b; bool keep; };
@@ -277,7 +290,8 @@ void hf_mem_fork_child(void);
 /* ---- pool.c ---- (hf_mem_lock held) */
 void hf_pool_sweep(bool release);              /* what is freed and done becomes reusable; release: or goes back */
 bool hf_pool_take(CUdeviceptr *p, uint64_t bytes, int device, void *pool);
-CUresult hf_ctx_error(void *ctx);              /* of the current context: an error that stays, which our own memory would not show */
+/* Of the current context: an error that stays, which our own memory would not show. */
+CUresult hf_ctx_error(void *ctx);
 bool hf_pool_pending(CUdeviceptr p);           /* freed, waiting for its stream */
 void hf_pool_release_threshold(void);         /* idle blocks beyond the pools' thresholds go back */
 void hf_pool_account(void *pool, int64_t used, int64_t reserved);
@@ -316,7 +330,8 @@ void hf_ctx_fork_child(void);
 void hf_modules_tell(void);
 
 /* ---- globals.c ---- (hf_mem_lock held, but for hf_global) */
-void hf_global(const char *call, uint32_t number, void *module, const char *name, CUdeviceptr va, uint64_t size); /* the program asked for it */
+void hf_global(const char *call, uint32_t number, void *module, const char *name, CUdeviceptr va,
+	uint64_t size); /* the program asked for it */
 /* Tells the recorder of every variable, calling f for it. */
 void hf_globals_each(void (*f)(CUdeviceptr p, uint64_t bytes, int device, void *arg), void *arg);
 void hf_globals_forget(void *module);
@@ -393,11 +408,14 @@ void hf_code_fork_child(void);
 struct hf_dims { unsigned grid[3], block[3], cluster[3]; };
 /* The parameters of a launch in bytes; returns how many, with dst NULL only that. */
 size_t hf_pack(const struct hf_kernel *k, void *params, void *extra, uint8_t *dst, bool *known);
-size_t hf_put_launch(struct hf_rec_launch *l, const struct hf_kernel *k, const struct hf_dims *d, unsigned shared, void *params, void *extra);
-void hf_work_launch(void *f, const struct hf_dims *d, unsigned shared, void *stream, void *params, void *extra, uint32_t flags);
+size_t hf_put_launch(struct hf_rec_launch *l, const struct hf_kernel *k, const struct hf_dims *d, unsigned shared,
+	void *params, void *extra);
+void hf_work_launch(void *f, const struct hf_dims *d, unsigned shared, void *stream, void *params, void *extra,
+	uint32_t flags);
 void hf_work_launch_ex(const void *config, void *f, void *params, void *extra, void *null);
 void hf_work_copy(uint32_t call, uint32_t flags, uint64_t dst, uint64_t src, uint64_t bytes, void *stream);
-void hf_work_set(uint32_t call, CUdeviceptr dst, uint64_t pitch, uint64_t value, uint32_t element, uint64_t n, uint64_t height, void *stream);
+void hf_work_set(uint32_t call, CUdeviceptr dst, uint64_t pitch, uint64_t value, uint32_t element, uint64_t n,
+	uint64_t height, void *stream);
 void hf_work_copy2d(uint32_t call, const void *copy, void *stream);
 void hf_work_copy3d(uint32_t call, const void *copy, void *stream);
 void hf_work_other(uint32_t call, void *stream);
@@ -446,7 +464,8 @@ uintptr_t hf_hex(const char **s); /* the number that s begins with, in lower cas
 bool hf_recorder_gone(void);     /* the program is traced, and nobody is there any more */
 void hf_fd_lock(void);           /* around a descriptor of ours in a thread of the program: fork waits for it */
 void hf_fd_unlock(void);
-void *hf_push_any(int device); /* a context of the device, now current, so that calls that want one have it; NULL: there is none */
+/* A context of the device, now current, so that calls that want one have it; NULL: there is none. */
+void *hf_push_any(int device);
 extern volatile int hf_attached; /* 1: memory of the program is held (also while the daemon is away) */
 static inline bool hf_watching(void) { return hf_attached || hf_tapped; } /* code and memory are of interest */
 void hf_attach(void);            /* after the first successful cuInit */
@@ -456,10 +475,17 @@ bool hf_recent_free(void);    /* the daemon may not have closed everything yet *
 /* Without any lock: asks the daemon for memory that it could do without; whether to try again. */
 bool hf_room(uint64_t bytes, int device);
 /*
- * From inside a call, without any lock: a descriptor of the daemon's for an allocation, -1 when there is none, or HF_SHARE_AGAIN: the
- * gate closes, so leave the call, enter it again, look at the allocation again. At the end, in any case, hf_share_end.
+ * From inside a call, without any lock: a descriptor of the daemon's for an allocation, -1 when there is none, or
+ * HF_SHARE_AGAIN: the gate closes, so leave the call, enter it again, look at the allocation again. At the end, in any
+ * case, hf_share_end.
  */
-struct hf_sharer { uint64_t left; /* ns to wait */ int fd; uint32_t id, done; bool waits, asked; struct hf_sharer *next; };
+struct hf_sharer {
+	uint64_t left; /* ns to wait */
+	int fd;
+	uint32_t id, done;
+	bool waits, asked;
+	struct hf_sharer *next;
+};
 enum { HF_SHARE_AGAIN = -2 };
 int hf_share(struct hf_sharer *me, uint64_t alloc);
 void hf_share_end(struct hf_sharer *me);
@@ -472,8 +498,8 @@ void hf_caveat_gone(uint32_t code, uint64_t subject);
 
 /* ---- park.c ---- */
 /*
- * Stops every thread of the process but the caller and except, until hf_unpark; NULL, or which does not stop (then none stands still).
- * The caller holds all locks of the shim. How many there are in *stopped.
+ * Stops every thread of the process but the caller and except, until hf_unpark; NULL, or which does not stop (then none
+ * stands still). The caller holds all locks of the shim. How many there are in *stopped.
  */
 const char *hf_park(int except, uint64_t deadline, uint64_t *stopped);
 void hf_unpark(void);

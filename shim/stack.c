@@ -1,6 +1,9 @@
-/* Local memory. A context reserves its stack size for every thread that the device can hold at once: 1 KiB each is 230 MiB
- * on an H200, which the driver's checkpoint would copy into the process for CRIU to write. Nothing runs and nothing can be
- * launched between RELEASE and MAPPED, so the reservation shrinks meanwhile and is made again before the gate opens. */
+/*
+ * Local memory. A context reserves its stack size for every thread that the device can hold at once: 1 KiB each is 230
+ * MiB on an H200, which the driver's checkpoint would copy into the process for CRIU to write. Nothing runs and nothing
+ * can be launched between RELEASE and MAPPED, so the reservation shrinks meanwhile and is made again before the gate
+ * opens.
+ */
 #include "shim.h"
 
 enum { LIMIT_STACK_SIZE = 0 /* CU_LIMIT_STACK_SIZE */, SMALL = 128, MOST = 64 };

@@ -53,8 +53,8 @@ static uint8_t buffer[HF_MAX_PACKET]; /* the control thread's */
 static pthread_mutex_t fd_lock = PTHREAD_MUTEX_INITIALIZER;
 static int passing_fd = -1;
 /*
- * From RELEASED until it has hung up the control thread holds every lock that a thread of the program could hold when it is parked,
- * or when the driver is locked and it waits there: nothing in between may wait for one.
+ * From RELEASED until it has hung up the control thread holds every lock that a thread of the program could hold when
+ * it is parked, or when the driver is locked and it waits there: nothing in between may wait for one.
  */
 static bool holds_all;
 
@@ -84,7 +84,12 @@ static void close_fd(int *fd)
 
 /* ---- what is to be told ---- */
 
-struct item { struct item *next; uint64_t alloc; size_t len; uint8_t packet[]; }; /* alloc: ALLOC of that id, exported when sent */
+struct item {
+	struct item *next;
+	uint64_t alloc; /* ALLOC of that id, exported when sent */
+	size_t len;
+	uint8_t packet[];
+};
 static pthread_mutex_t box_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct item *box, **box_end = &box;
 static bool box_open; /* somebody will read it */
@@ -177,8 +182,8 @@ bool hf_recent_free(void)
 }
 
 /*
- * The control thread sends the question and takes the answer. It may have been told to freeze meanwhile and wait for us: then
- * there is no answer, and we leave at once; the caller steps aside and asks again.
+ * The control thread sends the question and takes the answer. It may have been told to freeze meanwhile and wait for
+ * us: then there is no answer, and we leave at once; the caller steps aside and asks again.
  */
 static uint32_t room_asked, room_done; /* the last question, the last answer (futex) */
 
@@ -291,7 +296,10 @@ static void shared(const struct hf_msg_shared *m)
 	close_fd(&passing_fd); /* if nobody waits for it any more */
 }
 
-/* The conversation is over: the next daemon is asked anew, and what this one gave may be of memory that is replaced meanwhile. */
+/*
+ * The conversation is over: the next daemon is asked anew, and what this one gave may be of memory
+ * that is replaced meanwhile.
+ */
 static void shares_forget(void) /* with box_lock held */
 {
 	for (struct hf_sharer *s = sharers; s; s = s->next) {
@@ -428,8 +436,8 @@ static bool send_packet(const uint8_t *p, size_t len, int fd)
 }
 
 /*
- * One packet into buffer; its length, 0 when the daemon is gone or says nothing for timeout_ms (-1: for ever), -1 when it broke the rules.
- * One descriptor is kept, in passing_fd.
+ * One packet into buffer; its length, 0 when the daemon is gone or says nothing for timeout_ms (-1: for ever), -1 when
+ * it broke the rules. One descriptor is kept, in passing_fd.
  */
 static ssize_t recv_packet(int timeout_ms)
 {
@@ -445,7 +453,8 @@ static ssize_t recv_packet(int timeout_ms)
 		if (ready <= 0)
 			return 0;
 		lock_fds();
-		m = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room };
+		m = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control,
+			.msg_controllen = sizeof control.room };
 		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 		if (n > 0)
 			break;
@@ -633,7 +642,12 @@ static uint64_t start_time(void)
 
 static bool say_hello(uint32_t flags)
 {
-	struct hf_msg_hello m = { .proto = HF_VERSION, .flags = flags & HF_HELLO_TRACE ? flags : flags | HF_HELLO_CALM | HF_HELLO_PARK, .pid = (uint32_t)getpid(), .ppid = (uint32_t)getppid() };
+	struct hf_msg_hello m = {
+		.proto = HF_VERSION,
+		.flags = flags & HF_HELLO_TRACE ? flags : flags | HF_HELLO_CALM | HF_HELLO_PARK,
+		.pid = (uint32_t)getpid(),
+		.ppid = (uint32_t)getppid(),
+	};
 	m.control_tid = (uint32_t)syscall(SYS_gettid);
 	m.gpu = gpu_kind;
 	m.start_time = start_time();
@@ -650,7 +664,8 @@ static bool say_hello(uint32_t flags)
 	for (int i = 0; i < n && i < (int)(sizeof m.devices / sizeof *m.devices); i++) {
 		int dev;
 		if (real_cuDeviceGet(&dev, i) != CUDA_SUCCESS ||
-		    (real_cuDeviceGetUuid_v2(m.devices[i], dev) != CUDA_SUCCESS && real_cuDeviceGetUuid(m.devices[i], dev) != CUDA_SUCCESS))
+		    (real_cuDeviceGetUuid_v2(m.devices[i], dev) != CUDA_SUCCESS &&
+		     real_cuDeviceGetUuid(m.devices[i], dev) != CUDA_SUCCESS))
 			break;
 		m.n_devices = (uint16_t)(i + 1);
 	}
@@ -697,8 +712,8 @@ static const char *call_daemon(uint32_t flags)
 	struct hf_msg_welcome w;
 	ssize_t n = say_hello(flags) ? recv_packet(10000) : 0;
 	close_fd(&passing_fd); /* a WELCOME brings none */
-	if (n <= 0 || !hf_open(buffer, (size_t)n, &in, &type, &seq) || type != HF_TYPE_WELCOME || !hf_get_welcome(&in, &w) ||
-	    w.proto != HF_VERSION) {
+	if (n <= 0 || !hf_open(buffer, (size_t)n, &in, &type, &seq) || type != HF_TYPE_WELCOME ||
+	    !hf_get_welcome(&in, &w) || w.proto != HF_VERSION) {
 		hang_up();
 		return n <= 0 ? "it did not welcome us" : "it speaks another version";
 	}
@@ -723,13 +738,15 @@ static bool freeze(uint64_t seq, uint32_t timeout_ms)
 		while (hf_captures()) {
 			hf_gate_open(); /* hf_calm may have closed it, and what is being captured must be able to end */
 			if (hf_now() >= deadline)
-				return failed(seq, HF_FAILED_CAPTURE, 0, "a stream capture (cuStreamBeginCapture) stayed open for %u ms", timeout_ms);
+				return failed(seq, HF_FAILED_CAPTURE, 0,
+					"a stream capture (cuStreamBeginCapture) stayed open for %u ms", timeout_ms);
 			nanosleep(&(struct timespec){ 0, 200000 }, NULL);
 		}
 		const char *call = hf_gate_close(deadline);
 		if (call) {
 			hf_gate_open();
-			return failed(seq, HF_FAILED_INSIDE, 0, "a thread is inside %s and did not leave it within %u ms", call, timeout_ms);
+			return failed(seq, HF_FAILED_INSIDE, 0, "a thread is inside %s and did not leave it within %u ms",
+				call, timeout_ms);
 		}
 		if (!hf_captures())
 			break;
@@ -742,7 +759,8 @@ static bool freeze(uint64_t seq, uint32_t timeout_ms)
 	if (r != CUDA_SUCCESS) {
 		hf_gate_open();
 		if (r == HF_SYNC_TIMEOUT)
-			return failed(seq, HF_FAILED_SYNC, 0, "cuCtxSynchronize: the device is still busy after %u ms (context %p)", timeout_ms, what);
+			return failed(seq, HF_FAILED_SYNC, 0,
+				"cuCtxSynchronize: the device is still busy after %u ms (context %p)", timeout_ms, what);
 		return failed(seq, HF_FAILED_SYNC, r, "cuCtxSynchronize: context %p: %s", what, error_name(r));
 	}
 	pthread_mutex_lock(&hf_mem_lock);
@@ -869,12 +887,16 @@ static bool release(uint64_t seq)
 		hf_pop();
 	pthread_mutex_unlock(&hf_mem_lock);
 	if (r != CUDA_SUCCESS && bad)
-		return failed(seq, HF_FAILED_UNMAP, r, "cuMemUnmap: %llu bytes at 0x%llx: %s", (unsigned long long)bad->size, bad->va, error_name(r));
+		return failed(seq, HF_FAILED_UNMAP, r, "cuMemUnmap: %llu bytes at 0x%llx: %s",
+			(unsigned long long)bad->size, bad->va, error_name(r));
 	if (r != CUDA_SUCCESS)
 		return failed(seq, HF_FAILED_UNMAP, r, "cuMemUnmap: a mapping of the program's own: %s", error_name(r));
 	hf_stacks_shrink();
 	state = RELEASED;
-	/* Nothing of ours may be open when the process is dumped; the socket goes last, so that its end says that all is closed. */
+	/*
+	 * Nothing of ours may be open when the process is dumped; the socket goes last, so that its end
+	 * says that all is closed.
+	 */
 	box_close();
 	hf_page_unshare();
 	close_fd(&page_fd);
@@ -897,7 +919,8 @@ static bool park(uint64_t seq, const struct hf_msg_park *m)
 	uint8_t p[128];
 	struct hf_msg_parked parked = { 0, 0 };
 	uint64_t start = hf_now();
-	const char *why = hf_park((int)m->except, start + (m->timeout_millis ? m->timeout_millis : 10000) * 1000000ull, &parked.threads);
+	const char *why = hf_park((int)m->except,
+		start + (m->timeout_millis ? m->timeout_millis : 10000) * 1000000ull, &parked.threads);
 	if (why)
 		failed(seq, HF_FAILED_PARK, 0, "PARK: %s", why);
 	else {
@@ -931,8 +954,9 @@ static void map(const struct hf_msg_map *m)
 	if (!b)
 		map_failed(0, "MAP: there is no allocation %llu", (unsigned long long)m->id);
 	else if (fd < 0 || b->size != m->size || b->va != m->va || (uint32_t)b->device != m->device)
-		map_failed(0, "MAP: allocation %llu is %llu bytes at 0x%llx of device %d, not %llu at 0x%llx of device %u%s", (unsigned long long)m->id,
-			(unsigned long long)b->size, b->va, b->device, (unsigned long long)m->size, (unsigned long long)m->va, m->device,
+		map_failed(0, "MAP: allocation %llu is %llu bytes at 0x%llx of device %d, not %llu at 0x%llx of device %u%s",
+			(unsigned long long)m->id, (unsigned long long)b->size, b->va, b->device,
+			(unsigned long long)m->size, (unsigned long long)m->va, m->device,
 			fd < 0 ? " (and no descriptor came)" : "");
 	else if (!b->handle) { /* else: mapped already, by an earlier attempt */
 		void *ctx = hf_push_any(b->device);
@@ -992,8 +1016,8 @@ static bool map_end(uint64_t seq, uint64_t start)
 /* ---- a new daemon ---- */
 
 /*
- * Imported memory cannot be exported again, so a new daemon could not hold it. Its contents move into memory of our own, under
- * the same address; the program stands still for that moment.
+ * Imported memory cannot be exported again, so a new daemon could not hold it. Its contents move into memory of our
+ * own, under the same address; the program stands still for that moment.
  */
 static CUresult rehome(struct hf_block *b)
 {
@@ -1054,12 +1078,13 @@ static CUresult rehome(struct hf_block *b)
 /* What others use as well stays where it is. */
 static bool to_rehome(const struct hf_block *b, bool shareable)
 {
-	return b->imported && b->handle && !b->exported && (!shareable || (b->kind == HF_KIND_VMM && b->prop.requestedHandleTypes & 1));
+	return b->imported && b->handle && !b->exported &&
+		(!shareable || (b->kind == HF_KIND_VMM && b->prop.requestedHandleTypes & 1));
 }
 
 /*
- * Moves what a new daemon could not hold, or only what the program itself may want to export; waits some seconds for the gate, and
- * tries again at the next chance.
+ * Moves what a new daemon could not hold, or only what the program itself may want to export; waits some seconds for
+ * the gate, and tries again at the next chance.
  */
 static void rehome_all(bool shareable)
 {
@@ -1146,7 +1171,10 @@ bool hf_recorder_gone(void)
 	return recorded && recv(sock, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* Instead of attaching: the recorder gets the page and sends the tap. There is no control thread; the socket only says who lives. */
+/*
+ * Instead of attaching: the recorder gets the page and sends the tap. There is no control thread;
+ * the socket only says who lives.
+ */
 static const char *call_recorder(void)
 {
 	struct hf_in in;
@@ -1214,7 +1242,8 @@ static bool obey(void)
 	if (type == HF_TYPE_MAP) {
 		if (!hf_get_map(&in, &m) || state != RELEASED) {
 			close_fd(&passing_fd);
-			return failed(seq, state == RELEASED ? HF_FAILED_PROTOCOL : HF_FAILED_STATE, 0, "MAP: the program has its memory");
+			return failed(seq, state == RELEASED ? HF_FAILED_PROTOCOL : HF_FAILED_STATE, 0,
+				"MAP: the program has its memory");
 		}
 		map(&m);
 		return true;
@@ -1265,7 +1294,8 @@ static bool obey(void)
 		if (r == CUDA_SUCCESS || !stays_shut)
 			thaw();
 		if (r != CUDA_SUCCESS)
-			return failed(seq, HF_FAILED_GLOBALS, r, "cuMemcpyDtoD: variables of the program's modules: %s", error_name(r));
+			return failed(seq, HF_FAILED_GLOBALS, r, "cuMemcpyDtoD: variables of the program's modules: %s",
+				error_name(r));
 		return send_packet(buffer, hf_put_thawed(buffer, sizeof buffer, seq, &t), -1);
 	case HF_TYPE_RELEASE:
 		return release(seq);
@@ -1454,8 +1484,9 @@ static void *control(void *arg)
 }
 
 /*
- * The program ends: the driver's own handlers come after this, and must not meet us inside the driver. A program that is frozen, or has not
- * got its memory, ends when it runs again: until then its daemon must be able to give it back what it has taken.
+ * The program ends: the driver's own handlers come after this, and must not meet us inside the driver. A program that
+ * is frozen, or has not got its memory, ends when it runs again: until then its daemon must be able to give it back
+ * what it has taken.
  */
 static void at_exit(void)
 {
@@ -1610,7 +1641,8 @@ void hf_attach(void)
 		pthread_t t;
 		sigset_t all, before;
 		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it: no handler of the program ever runs there */
+		/* The thread inherits it: no handler of the program ever runs there. */
+		pthread_sigmask(SIG_SETMASK, &all, &before);
 		pthread_attr_init(&attr);
 		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 		pthread_attr_setstacksize(&attr, 1 << 20);

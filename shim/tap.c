@@ -1,7 +1,7 @@
 /*
- * The tap: a ring in memory that we share with whoever listens. Records go in under one lock, so that all listeners see the
- * order in which memory came and went around the launches; nothing of it allocates or makes a system call, unless the ring is
- * full or somebody sleeps.
+ * The tap: a ring in memory that we share with whoever listens. Records go in under one lock, so that all listeners see
+ * the order in which memory came and went around the launches; nothing of it allocates or makes a system call, unless
+ * the ring is full or somebody sleeps.
  *
  * A piece of work that asks waits on the cell of its thread's slot. The lock is not held then.
  */
@@ -61,7 +61,8 @@ static bool room_slow(size_t n)
 			__atomic_store_n(FIELD(uint64_t, HF_TAP_WAITS), *FIELD(uint64_t, HF_TAP_WAITS) + 1, __ATOMIC_RELAXED);
 		}
 		bool hold = asking & HF_ASK_HOLD;
-		if (__atomic_load_n(FIELD(uint32_t, HF_TAP_STOP), __ATOMIC_ACQUIRE) || ((lost || hf_recorder_gone()) && !hold)) {
+		if (__atomic_load_n(FIELD(uint32_t, HF_TAP_STOP), __ATOMIC_ACQUIRE) ||
+		    ((lost || hf_recorder_gone()) && !hold)) {
 			give_up();
 			errno = saved;
 			return false;
@@ -72,7 +73,8 @@ static bool room_slow(size_t n)
 	}
 	if (start) {
 		__atomic_store_n(sleeps, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(FIELD(uint64_t, HF_TAP_WAIT_NANOS), *FIELD(uint64_t, HF_TAP_WAIT_NANOS) + (hf_now() - start), __ATOMIC_RELAXED);
+		__atomic_store_n(FIELD(uint64_t, HF_TAP_WAIT_NANOS),
+			*FIELD(uint64_t, HF_TAP_WAIT_NANOS) + (hf_now() - start), __ATOMIC_RELAXED);
 	}
 	errno = saved;
 	return true;
@@ -166,7 +168,8 @@ void hf_tap_end_work(struct hf_asking a)
 			continue;
 		}
 		uint32_t asks = HF_CELL_ASKS;
-		if (__atomic_compare_exchange_n(c, &asks, HF_CELL_SLEEPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || asks == HF_CELL_SLEEPS)
+		if (__atomic_compare_exchange_n(c, &asks, HF_CELL_SLEEPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+		    asks == HF_CELL_SLEEPS)
 			futex(c, FUTEX_WAIT, HF_CELL_SLEEPS, 20000000);
 	}
 	asked(&a);
@@ -205,7 +208,8 @@ static void unmap(void)
 
 bool hf_tap_attach(int fd, bool record, bool code)
 {
-	uint8_t *p = mmap(NULL, HF_TAP_SIZE + HF_TAP_RING_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *p = mmap(NULL, HF_TAP_SIZE + HF_TAP_RING_SIZE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return false;
 	int rw = PROT_READ | PROT_WRITE, fixed = MAP_SHARED | MAP_FIXED;
@@ -366,5 +370,6 @@ void hf_note_blocks(void)
 {
 	own_blocks(note_block, NULL);
 	for (size_t i = 0; i < hf_nmaps && hf_tapped; i++)
-		put_alloc(HF_MEM_MAPPED, hf_maps[i]->va, hf_maps[i]->size, hf_maps[i]->b->id, hf_maps[i]->offset, hf_maps[i]->b->device);
+		put_alloc(HF_MEM_MAPPED, hf_maps[i]->va, hf_maps[i]->size, hf_maps[i]->b->id, hf_maps[i]->offset,
+			hf_maps[i]->b->device);
 }

@@ -1,6 +1,6 @@
 /*
- * The virtual memory API of the program. Its physical memory becomes exportable and is announced; the program gets a name
- * for each handle that stays the same when the memory goes away and comes back with another handle of the driver.
+ * The virtual memory API of the program. Its physical memory becomes exportable and is announced; the program gets a
+ * name for each handle that stays the same when the memory goes away and comes back with another handle of the driver.
  */
 #include "shim.h"
 #include <stdlib.h>
@@ -216,7 +216,8 @@ static void remember_access(struct hf_map *m, const CUmemAccessDesc *d)
 	if (m->naccess < sizeof m->access / sizeof *m->access)
 		m->access[m->naccess++] = *d;
 	else
-		hf_caveat(HF_CAVEAT_PEER, HF_CAVEAT_BLOCKS_FULL, 195, m->va, "cuMemSetAccess: more than 16 locations may access 0x%llx", m->va);
+		hf_caveat(HF_CAVEAT_PEER, HF_CAVEAT_BLOCKS_FULL, 195, m->va,
+			"cuMemSetAccess: more than 16 locations may access 0x%llx", m->va);
 }
 
 CUresult hf_cuMemSetAccess(CUdeviceptr va, size_t size, void *desc, size_t n)
@@ -364,11 +365,13 @@ CUresult hf_cuMulticastCreate(void *handle, void *prop)
 {
 	CUresult r = real_cuMulticastCreate(handle, prop);
 	if (r == CUDA_SUCCESS && hf_attached)
-		hf_caveat(HF_CAVEAT_MULTICAST, HF_CAVEAT_BLOCKS_FULL, 219, *(CUhandle *)handle, "cuMulticastCreate: multicast objects cannot be let go");
+		hf_caveat(HF_CAVEAT_MULTICAST, HF_CAVEAT_BLOCKS_FULL, 219, *(CUhandle *)handle,
+			"cuMulticastCreate: multicast objects cannot be let go");
 	return r;
 }
 
-CUresult hf_cuMulticastBindMem(CUhandle mc, size_t mcOffset, CUhandle name, size_t offset, size_t size, unsigned long long flags)
+CUresult hf_cuMulticastBindMem(CUhandle mc, size_t mcOffset, CUhandle name, size_t offset, size_t size,
+	unsigned long long flags)
 {
 	CUhandle h = real_handle(name);
 	CUresult r = h ? real_cuMulticastBindMem(mc, mcOffset, h, offset, size, flags) : CUDA_ERROR_INVALID_VALUE;

@@ -1,19 +1,28 @@
 /*
- * Work in the form of records. These functions run between entering a call and making it, while the gate is watched; they look at
- * the program's arguments as the driver is about to do.
+ * Work in the form of records. These functions run between entering a call and making it, while the gate is watched;
+ * they look at the program's arguments as the driver is about to do.
  */
 #include "shim.h"
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* cuda.h of CUDA 13.0: CUlaunchAttribute, CUlaunchConfig, CUDA_MEMCPY2D_v2, CUDA_MEMCPY3D_v2 (CUDA_MEMCPY3D_PEER has contexts where that has
- * reserved fields). */
+/*
+ * cuda.h of CUDA 13.0: CUlaunchAttribute, CUlaunchConfig, CUDA_MEMCPY2D_v2, CUDA_MEMCPY3D_v2 (CUDA_MEMCPY3D_PEER has
+ * contexts where that has reserved fields).
+ */
 struct attribute { int id; int pad; union { int number; struct { unsigned x, y, z; } dim; char pad[64]; } value; };
 struct config { unsigned grid[3], block[3], shared; void *stream; const struct attribute *attrs; unsigned nattrs; };
 struct side2d { size_t x, y; int type; const void *host; CUdeviceptr device; void *array; size_t pitch; };
 struct copy2d { struct side2d src, dst; size_t width, height; };
-struct side3d { size_t x, y, z, lod; int type; const void *host; CUdeviceptr device; void *array, *context; size_t pitch, height; };
+struct side3d {
+	size_t x, y, z, lod;
+	int type;
+	const void *host;
+	CUdeviceptr device;
+	void *array, *context;
+	size_t pitch, height;
+};
 struct copy3d { struct side3d src, dst; size_t width, height, depth; };
 enum { COOPERATIVE = 2, CLUSTER = 4, STREAM_SERIALIZATION = 6, PROGRAMMATIC_EVENT = 7 };
 enum { HOST = 1, ARRAY = 3 }; /* CUmemorytype; device and unified are addresses as they are */
@@ -36,7 +45,8 @@ size_t hf_pack(const struct hf_kernel *k, void *params, void *extra, uint8_t *ds
 	const void *from = NULL;
 	size_t n = 0;
 	*known = true;
-	for (unsigned i = 0; list && i < 8 && list[2 * i]; i++) { /* CU_LAUNCH_PARAM_END is 0, _BUFFER_POINTER 1, _BUFFER_SIZE 2 */
+	/* CU_LAUNCH_PARAM_END is 0, _BUFFER_POINTER 1, _BUFFER_SIZE 2 */
+	for (unsigned i = 0; list && i < 8 && list[2 * i]; i++) {
 		if (list[2 * i] == (void *)1)
 			from = list[2 * i + 1];
 		else if (list[2 * i] == (void *)2)
@@ -75,7 +85,8 @@ size_t hf_pack(const struct hf_kernel *k, void *params, void *extra, uint8_t *ds
 }
 
 /* Fills everything but thread, cell and stream; returns the size of the record. The room behind it is hf_pack's. */
-size_t hf_put_launch(struct hf_rec_launch *l, const struct hf_kernel *k, const struct hf_dims *d, unsigned shared, void *params, void *extra)
+size_t hf_put_launch(struct hf_rec_launch *l, const struct hf_kernel *k, const struct hf_dims *d, unsigned shared,
+	void *params, void *extra)
 {
 	bool known;
 	l->kernel = k ? k->id : 0;
@@ -84,9 +95,11 @@ size_t hf_put_launch(struct hf_rec_launch *l, const struct hf_kernel *k, const s
 	l->bytes = k ? (uint32_t)hf_pack(k, params, extra, (uint8_t *)(l + 1), &known) : 0;
 	return sizeof *l + l->bytes;
 }
-_Static_assert(offsetof(struct hf_rec_launch, cluster) - offsetof(struct hf_rec_launch, grid) == offsetof(struct hf_dims, cluster), "dims");
+_Static_assert(offsetof(struct hf_rec_launch, cluster) - offsetof(struct hf_rec_launch, grid) ==
+	offsetof(struct hf_dims, cluster), "dims");
 
-void hf_work_launch(void *f, const struct hf_dims *d, unsigned shared, void *stream, void *params, void *extra, uint32_t flags)
+void hf_work_launch(void *f, const struct hf_dims *d, unsigned shared, void *stream, void *params, void *extra,
+	uint32_t flags)
 {
 	struct hf_kernel *k = hf_kernel(f);
 	bool known = false, captured = hf_stream_captures(stream);
@@ -94,7 +107,8 @@ void hf_work_launch(void *f, const struct hf_dims *d, unsigned shared, void *str
 	if (k)
 		hf_kernel_told(k);
 	struct hf_asking a = hf_asks(true, captured);
-	flags |= (captured ? HF_REC_CAPTURED_FLAG : 0) | (known ? 0 : HF_REC_NOPARAMS_FLAG) | (a.asks ? HF_REC_ASKS_FLAG : 0);
+	flags |= (captured ? HF_REC_CAPTURED_FLAG : 0) | (known ? 0 : HF_REC_NOPARAMS_FLAG) |
+		(a.asks ? HF_REC_ASKS_FLAG : 0);
 	struct hf_rec_launch *l = hf_tap_begin(HF_REC_LAUNCH, flags, sizeof *l + n);
 	if (!l) {
 		hf_asks_not(a);
@@ -114,7 +128,8 @@ void hf_work_launch_ex(const void *config, void *f, void *params, void *extra, v
 	const struct config *c = config;
 	if (!c)
 		return; /* the driver will say what it thinks of that */
-	struct hf_dims d = { { c->grid[0], c->grid[1], c->grid[2] }, { c->block[0], c->block[1], c->block[2] }, { 1, 1, 1 } };
+	struct hf_dims d = { { c->grid[0], c->grid[1], c->grid[2] }, { c->block[0], c->block[1], c->block[2] },
+		{ 1, 1, 1 } };
 	uint32_t flags = 0;
 	for (unsigned i = 0; c->attrs && i < c->nattrs; i++) {
 		const struct attribute *at = &c->attrs[i];
@@ -178,13 +193,16 @@ void hf_work_copy(uint32_t call, uint32_t flags, uint64_t dst, uint64_t src, uin
 	put_copy(call, flags, &c, stream);
 }
 
-void hf_work_set(uint32_t call, CUdeviceptr dst, uint64_t pitch, uint64_t value, uint32_t element, uint64_t n, uint64_t height, void *stream)
+void hf_work_set(uint32_t call, CUdeviceptr dst, uint64_t pitch, uint64_t value, uint32_t element, uint64_t n,
+	uint64_t height, void *stream)
 {
-	struct hf_rec_copy c = { .dst = dst, .dst_pitch = pitch, .src = value, .src_pitch = element, .width = n * element, .height = height, .depth = 1 };
+	struct hf_rec_copy c = { .dst = dst, .dst_pitch = pitch, .src = value, .src_pitch = element,
+		.width = n * element, .height = height, .depth = 1 };
 	put_copy(call, HF_REC_SET_FLAG, &c, stream);
 }
 
-static uint64_t start(int type, const void *host, CUdeviceptr device, uint64_t offset, uint32_t host_flag, uint32_t array_flag, uint32_t *flags)
+static uint64_t start(int type, const void *host, CUdeviceptr device, uint64_t offset, uint32_t host_flag,
+	uint32_t array_flag, uint32_t *flags)
 {
 	if (type == ARRAY) {
 		*flags |= array_flag;
@@ -198,8 +216,10 @@ static uint32_t put2d(struct hf_rec_copy *c, const struct copy2d *p)
 {
 	uint32_t flags = 0;
 	memset(c, 0, sizeof *c);
-	c->dst = start(p->dst.type, p->dst.host, p->dst.device, p->dst.y * p->dst.pitch + p->dst.x, HF_REC_DSTHOST_FLAG, HF_REC_DSTARRAY_FLAG, &flags);
-	c->src = start(p->src.type, p->src.host, p->src.device, p->src.y * p->src.pitch + p->src.x, HF_REC_SRCHOST_FLAG, HF_REC_SRCARRAY_FLAG, &flags);
+	c->dst = start(p->dst.type, p->dst.host, p->dst.device, p->dst.y * p->dst.pitch + p->dst.x,
+		HF_REC_DSTHOST_FLAG, HF_REC_DSTARRAY_FLAG, &flags);
+	c->src = start(p->src.type, p->src.host, p->src.device, p->src.y * p->src.pitch + p->src.x,
+		HF_REC_SRCHOST_FLAG, HF_REC_SRCARRAY_FLAG, &flags);
 	c->dst_pitch = p->dst.pitch;
 	c->src_pitch = p->src.pitch;
 	c->width = p->width;
@@ -214,10 +234,12 @@ static uint32_t put3d(struct hf_rec_copy *c, const struct copy3d *p)
 	memset(c, 0, sizeof *c);
 	c->dst_slice = p->dst.pitch * p->dst.height;
 	c->src_slice = p->src.pitch * p->src.height;
-	c->dst = start(p->dst.type, p->dst.host, p->dst.device, p->dst.z * c->dst_slice + p->dst.y * p->dst.pitch + p->dst.x, HF_REC_DSTHOST_FLAG,
-		HF_REC_DSTARRAY_FLAG, &flags);
-	c->src = start(p->src.type, p->src.host, p->src.device, p->src.z * c->src_slice + p->src.y * p->src.pitch + p->src.x, HF_REC_SRCHOST_FLAG,
-		HF_REC_SRCARRAY_FLAG, &flags);
+	c->dst = start(p->dst.type, p->dst.host, p->dst.device,
+		p->dst.z * c->dst_slice + p->dst.y * p->dst.pitch + p->dst.x,
+		HF_REC_DSTHOST_FLAG, HF_REC_DSTARRAY_FLAG, &flags);
+	c->src = start(p->src.type, p->src.host, p->src.device,
+		p->src.z * c->src_slice + p->src.y * p->src.pitch + p->src.x,
+		HF_REC_SRCHOST_FLAG, HF_REC_SRCARRAY_FLAG, &flags);
 	c->dst_pitch = p->dst.pitch;
 	c->src_pitch = p->src.pitch;
 	c->width = p->width;
@@ -248,7 +270,8 @@ void hf_work_other(uint32_t call, void *stream)
 {
 	bool captured = hf_stream_captures(stream);
 	struct hf_asking a = hf_asks(true, captured);
-	struct hf_rec_other *o = hf_tap_begin(HF_REC_OTHER, (captured ? HF_REC_CAPTURED_FLAG : 0) | (a.asks ? HF_REC_ASKS_FLAG : 0), sizeof *o);
+	struct hf_rec_other *o = hf_tap_begin(HF_REC_OTHER,
+		(captured ? HF_REC_CAPTURED_FLAG : 0) | (a.asks ? HF_REC_ASKS_FLAG : 0), sizeof *o);
 	if (!o) {
 		hf_asks_not(a);
 		return;

@@ -21,16 +21,9 @@ var exempt = []struct{ name, why string }{
 	{"test/corpus/", "programs whose PTX lies beside them and names their lines"},
 }
 
-// unwrapped are folders with lines that are still to be broken. The list is to become empty.
-var unwrapped = []string{
-	"internal/recorder/",
-	"shim/",
-}
-
 // TestColumns: lines of code and comments have at most 120 columns. Generated files have what their generators write,
 // and raw strings in Go are texts of another language.
 func TestColumns(t *testing.T) {
-	left := map[string]bool{}
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -59,23 +52,13 @@ func TestColumns(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		long := longLines(name, text)
-		if i := slices.IndexFunc(unwrapped, func(dir string) bool { return strings.HasPrefix(name, dir) }); i >= 0 {
-			left[unwrapped[i]] = left[unwrapped[i]] || len(long) > 0
-			return nil
-		}
-		for _, n := range long {
+		for _, n := range longLines(name, text) {
 			t.Errorf("%s:%d has more than %d columns", name, n, columns)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, dir := range unwrapped {
-		if !left[dir] {
-			t.Errorf("all lines of %s are short enough: take it from the list", dir)
-		}
 	}
 }
 

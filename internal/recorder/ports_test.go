@@ -19,7 +19,8 @@ func TestPortNames(t *testing.T) {
 	}{
 		{"none", []int64{4, 8}, nil, []string{"out0", "out1"}, ""},
 		{"all", []int64{4, 8}, []Hint{{Name: "a"}, typed("b", 2)}, []string{"a", "b"}, ""},
-		{"too many", []int64{4}, []Hint{{Name: "a"}, {Name: "b"}}, nil, "2 outputs are named, the range has 1 outputs (4 b"},
+		{"too many", []int64{4}, []Hint{{Name: "a"}, {Name: "b"}}, nil,
+			"2 outputs are named, the range has 1 outputs (4 b"},
 		{"none there", nil, []Hint{{Name: "a"}}, nil, "the range has none"},
 		{"wrong size", []int64{4}, []Hint{typed("a", 2)}, nil, "4 bytes were copied"},
 		{"a flag before", []int64{1, 400}, []Hint{typed("y", 10, 10)}, []string{"out0", "y"}, ""},

@@ -288,8 +288,8 @@ func (s *rangeSession) begin(rec *trace.Range) {
 	s.phase, s.name = contents, rec.Name
 	for _, a := range s.state.Allocs() {
 		if a.Device != 0 && a.Kind != trace.MemHost {
-			s.fail("memory at %#x is on device %d: only programs that use one GPU can be recorded (CUDA_VISIBLE_DEVICES)",
-				a.Addr, a.Device)
+			s.fail("memory at %#x is on device %d: "+
+				"only programs that use one GPU can be recorded (CUDA_VISIBLE_DEVICES)", a.Addr, a.Device)
 			return
 		}
 		switch a.Kind {

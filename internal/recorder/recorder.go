@@ -1,9 +1,9 @@
-// Package recorder records launch traces: programs whose shim finds HOLDFAST_TRACE in its environment connect to it, and what their taps
-// say goes into one file. Every process that brings up the driver has a number of its own in the file, children included; a forked
-// child is a process of its own, and has nothing to record before it does so.
+// Package recorder records launch traces: programs whose shim finds HOLDFAST_TRACE in its environment connect to it,
+// and what their taps say goes into one file. Every process that brings up the driver has a number of its own in the
+// file, children included; a forked child is a process of its own, and has nothing to record before it does so.
 //
-// Programs are never hurt: one that breaks the rules is recorded up to there, and when the file cannot be written, all run on
-// unrecorded.
+// Programs are never hurt: one that breaks the rules is recorded up to there, and when the file cannot be written, all
+// run on unrecorded.
 //
 // Lock order: Recorder.mu alone; it is held over a write.
 //
@@ -78,7 +78,8 @@ func (r *Recorder) Serve(ctx context.Context, l *net.UnixListener) error {
 	})
 }
 
-// Finish ends the recording of what still runs, looks for PTX that images do not hold, and ends the file. Serve has returned.
+// Finish ends the recording of what still runs, looks for PTX that images do not hold, and ends the file. Serve has
+// returned.
 func (r *Recorder) Finish() ([]*Process, error) {
 	close(r.stop)
 	r.wg.Wait()
@@ -86,7 +87,8 @@ func (r *Recorder) Finish() ([]*Process, error) {
 	defer r.mu.Unlock()
 	slices.Sort(r.dirs)
 	found := tap.Search(slices.Compact(r.dirs), r.cubins)
-	for _, d := range slices.SortedFunc(maps.Keys(found), func(a, b trace.Digest) int { return slices.Compare(a[:], b[:]) }) {
+	compare := func(a, b trace.Digest) int { return slices.Compare(a[:], b[:]) }
+	for _, d := range slices.SortedFunc(maps.Keys(found), compare) {
 		text, err := r.w.WriteText(0, found[d])
 		if err == nil {
 			err = r.w.Write(0, &trace.Found{Image: d, TextRef: trace.TextRef{Arch: tap.Target(found[d]), Digest: text}})
@@ -130,7 +132,9 @@ func (r *Recorder) record(conn *wire.Conn) error {
 		return err
 	}
 	s.p.Clean, s.p.Counted, s.p.Waits, s.p.Waited, s.p.Err = out.clean, out.counted, out.waits, out.waited, err
-	exit := &trace.Exit{Launches: s.p.Counted.Launches, Graphs: s.p.Counted.Graphs, Copies: s.p.Counted.Copies, Waits: s.p.Waits, Waited: s.p.Waited}
+	counted := s.p.Counted
+	exit := &trace.Exit{Launches: counted.Launches, Graphs: counted.Graphs, Copies: counted.Copies,
+		Waits: s.p.Waits, Waited: s.p.Waited}
 	if s.p.Clean {
 		exit.Flags = trace.Clean
 	}
@@ -142,7 +146,8 @@ func (r *Recorder) record(conn *wire.Conn) error {
 }
 
 func (r *Recorder) begin(h *wire.Hello, pid int) *Process {
-	rec := &trace.Program{Start: h.StartTime, PID: uint32(pid), PPID: h.PPID, GPU: h.GPU, Driver: h.Driver, Name: h.Name, Exe: h.Exe, Devices: h.Devices}
+	rec := &trace.Program{Start: h.StartTime, PID: uint32(pid), PPID: h.PPID, GPU: h.GPU, Driver: h.Driver,
+		Name: h.Name, Exe: h.Exe, Devices: h.Devices}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(b) < trace.MaxRecord/2 {
 		rec.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 	}
