@@ -149,8 +149,9 @@ func check(m *recording.Manifest, w int, sides [2]*side) (same bool, err error) 
 			}
 		}
 		at := first &^ 3
+		to := min(at+16, len(got[0]))
 		fmt.Printf("word %d: %d bytes of %v (%d bytes, %s) differ, from +%#x to +%#x: raw % x, libcuda % x\n", w, n,
-			r.Addr, r.Bytes, r.Class, first, last, got[0][at:min(at+16, len(got[0]))], got[1][at:min(at+16, len(got[1]))])
+			r.Addr, r.Bytes, r.Class, first, last, got[0][at:to], got[1][at:to])
 		if err := sides[0].b.Write(uint64(r.Addr), got[1]); err != nil {
 			return false, err
 		}
@@ -165,8 +166,9 @@ func describe(w int, word engine.Word) error {
 		switch {
 		case op.Launch != nil:
 			l := op.Launch
-			all = append(all, fmt.Errorf("word %d, op %d: %s, grid %v, block %v, cluster %v, shared %d, cooperative %v, "+
-				"parameters %x", w, i, l.Kernel.Name(), l.Grid, l.Block, l.Cluster, l.Shared, l.Cooperative, l.Params))
+			all = append(all, fmt.Errorf("word %d, op %d: %s, grid %v, block %v, cluster %v, shared %d, "+
+				"cooperative %v, parameters %x", w, i, l.Kernel.Name(), l.Grid, l.Block, l.Cluster, l.Shared,
+				l.Cooperative, l.Params))
 		case op.Copy != nil:
 			all = append(all, fmt.Errorf("word %d, op %d: copy %+v", w, i, *op.Copy))
 		default:
