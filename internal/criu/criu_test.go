@@ -832,6 +832,40 @@ func TestKillRestore(t *testing.T) {
 	restored(t, c, dir).tick()
 }
 
+// TestHelpersEnd has a CRIU that fails and leaves a process beside the tree, as one that is killed may.
+func TestHelpersEnd(t *testing.T) {
+	c := tool(t)
+	p := start(t, [3]*os.File{}, "threads=1", "memory=1")
+	p.tick()
+	dir := filepath.Join(t.TempDir(), "criu")
+	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
+	p.kill()
+	// In the place of CRIU: one that ends and leaves a process with its arguments.
+	bin := t.TempDir()
+	script, said := filepath.Join(bin, "criu"), filepath.Join(bin, "helper")
+	text := "#!/bin/sh\nsh -c 'echo $$ >" + said + "; while sleep 1; do :; done' helper \"$@\" &\n" +
+		"while ! [ -s " + said + " ]; do sleep 0.01; done\nexit 1\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	broken := &Tool{path: script, log: c.log, work: c.work}
+	if _, err := broken.Restore(t.Context(), RestoreOptions{Dir: dir}); err == nil {
+		t.Fatal("it was restored")
+	}
+	b, err := os.ReadFile(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { exec.Command("kill", "-9", strings.TrimSpace(string(b))).Run() })
+	helper, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := procstat.Read(helper); err == nil && s.State != 'Z' {
+		t.Errorf("the helper, process %d, is left in state %c", helper, s.State)
+	}
+}
+
 // TestRestoredKilled kills the process that comes back at random points of a restore: CRIU, whose child it is not, may
 // wait for it for ever, but the restore ends and leaves nothing.
 func TestRestoredKilled(t *testing.T) {

@@ -18,6 +18,11 @@ func EndMarked(mark string, timeout time.Duration) error {
 	if mark == "" {
 		return nil
 	}
+	return endWorkers(workPrefix+mark+"-", timeout)
+}
+
+// endWorkers ends every CRIU whose work directory has that name, or one that begins so if it ends with a dash.
+func endWorkers(name string, timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); ; time.Sleep(2 * time.Millisecond) { // between two looks
 		all, err := allProcesses()
 		if err != nil {
@@ -33,7 +38,7 @@ func EndMarked(mark string, timeout time.Duration) error {
 			if err != nil {
 				return err
 			}
-			if s.State != 'Z' && marked(s.PID, mark) {
+			if s.State != 'Z' && marked(s.PID, name) {
 				left++
 				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 			}
@@ -51,17 +56,20 @@ func EndMarked(mark string, timeout time.Duration) error {
 	}
 }
 
-// marked reports whether a process is of the restore with that mark: it has the arguments of that CRIU, or, once it has
-// let go of CRIU's memory and while it fills its own, still CRIU's executable and its log.
-func marked(pid int, mark string) bool {
-	prefix := workPrefix + mark + "-"
+// marked reports whether a process is of a CRIU with such a work directory: it has the arguments of that CRIU, or, once
+// it has let go of CRIU's memory and while it fills its own, still CRIU's executable and its log.
+func marked(pid int, name string) bool {
+	is := func(dir string) bool {
+		base := filepath.Base(dir)
+		return base == name || strings.HasSuffix(name, "-") && strings.HasPrefix(base, name)
+	}
 	b, err := os.ReadFile(procPath(pid, "cmdline"))
 	if err != nil {
 		return false
 	}
 	args := bytes.Split(b, []byte{0})
 	for i := 1; i+1 < len(args); i++ {
-		if string(args[i]) == workOption && strings.HasPrefix(filepath.Base(string(args[i+1])), prefix) {
+		if string(args[i]) == workOption && is(string(args[i+1])) {
 			return true
 		}
 	}
@@ -75,7 +83,7 @@ func marked(pid int, mark string) bool {
 	}
 	for _, fd := range open {
 		file, err := os.Readlink(fd)
-		if err == nil && strings.HasPrefix(filepath.Base(filepath.Dir(file)), prefix) {
+		if err == nil && is(filepath.Dir(file)) {
 			return true
 		}
 	}

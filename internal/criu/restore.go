@@ -170,7 +170,8 @@ func (t *Tool) restore(ctx context.Context, opts RestoreOptions) (pid int, err e
 		}
 		return root, nil
 	}
-	remains := sweep(items)
+	// CRIU has helpers beside the tree, which do not end with it if it was killed alone.
+	remains := errors.Join(endWorkers(filepath.Base(work), 5*time.Second), sweep(items))
 	e := &RestoreError{PID: root, Log: log.tail, Err: runErr}
 	e.Reason, e.Remedy = explain(log.text, nil, runErr)
 	if remains != nil {
