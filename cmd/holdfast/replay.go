@@ -64,9 +64,14 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.step, "step", false, "run one word after the other")
 	cmd.Flags().StringVar(&f.Entry, "entry", "", "which entry, if there are several")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
-	cmd.Flags().StringVar(&f.backend, "backend", "auto", "auto, libcuda, soft or raw")
-	registerValues(cmd, "backend", "auto", "libcuda", "soft", backendRaw)
+	backendFlag(cmd, &f.backend)
 	return cmd
+}
+
+// backendFlag says where a recording runs.
+func backendFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "backend", "auto", "auto, libcuda, soft or raw")
+	registerValues(cmd, "backend", "auto", "libcuda", "soft", backendRaw)
 }
 
 func (a *app) replay(ctx context.Context, path string, f replayFlags) error {

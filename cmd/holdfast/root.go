@@ -65,6 +65,7 @@ func (a *app) root() *cobra.Command {
 		a.importVerb(),
 		a.recordVerb(),
 		a.replayVerb(),
+		a.serveVerb(),
 		a.inspectVerb(),
 		a.traceVerb(),
 		a.ptxVerb(),

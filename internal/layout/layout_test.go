@@ -69,6 +69,8 @@ var rules = []rule{
 		why: "recordings are read where nothing else of holdfast is"},
 	{of: "internal/replay", only: []string{"internal/recording", "internal/trace", "internal/engine"},
 		why: "a replayer is small"},
+	{of: "internal/serve", only: []string{"internal/recording", "internal/trace", "internal/engine"},
+		why: "a server answers for whatever player it is given"},
 	{of: "internal/replay", forbid: []string{"internal/engine/driver"},
 		why: "recordings run on whatever engine is given"},
 	{of: "internal/replay/command", forbid: []string{"internal/engine/driver", "internal/engine/raw",

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/internal/recording"
+	"holdfast/internal/replay"
+	"holdfast/internal/serve"
+
+	"github.com/spf13/cobra"
+)
+
+const serveLong = `Answer requests for recordings over HTTP, by the Open Inference Protocol (version 2,
+REST): any of its clients can be used. A recording is a model, named as its file without
+".hfr", or as NAME=FILE says.
+
+  /v2/models/NAME/infer    a request: tensors as JSON or as binary data
+  /v2/models/NAME          inputs and outputs; with /ready and /stats
+  /v2/health/ready, live   whether all models can run, whether the server does
+  /metrics                 for Prometheus
+
+Inputs that have a type in the recording must be given. Others, which may be constants
+that the program copied, have the bytes of the recording otherwise. A model takes one
+request at a time, others wait. What a request leaves in memory is what the next one
+finds; with --reset memory is put back before each.
+
+It listens on this machine alone unless --listen says otherwise, and asks nobody who he
+is. On SIGINT or SIGTERM it takes no new requests and ends when those under way are
+answered, after --grace at the latest. After a fault of the GPU a model is not ready any
+more.
+
+Several models take --backend raw, where each has an address space of its own: memory of
+recordings is mostly at the same addresses.`
+
+type serveFlags struct {
+	replayFlags
+	listen string
+	grace  time.Duration
+}
+
+func (a *app) serveVerb() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve [NAME=]MODEL.hfr… [--listen ADDRESS] [--backend auto|raw|libcuda|soft]",
+		Short: "Answer requests for recordings over HTTP",
+		Long:  serveLong,
+		Example: `  holdfast serve resnet.hfr
+  curl -s localhost:8000/v2/models/resnet
+  holdfast serve a.hfr small=b.hfr --backend raw --listen 0.0.0.0:8000`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, f) },
+	}
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8000", "`HOST:PORT`; port 0: any that is free")
+	cmd.Flags().BoolVar(&f.Reset, "reset", false, "put memory back before each request")
+	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
+	cmd.Flags().DurationVar(&f.grace, "grace", 10*time.Second, "how long requests under way may take at the end")
+	backendFlag(cmd, &f.backend)
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, args []string, f serveFlags) (err error) {
+	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	var models []*serve.Model
+	for _, arg := range args {
+		m, end, err := a.serveModel(ctx, arg, f)
+		if err != nil {
+			return err
+		}
+		defer end()
+		models = append(models, m)
+	}
+	h, err := serve.New(models, version, log)
+	if err != nil {
+		return usageErrorf("serve: %v", err)
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "holdfast: %d models at http://%s\n", len(models), l.Addr())
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.grace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
+	}
+	return nil
+}
+
+// serveModel brings up one model. end lets go of it.
+func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serve.Model, end func(), err error) {
+	name, path, named := strings.Cut(arg, "=")
+	if !named {
+		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
+	}
+	if name == "" || strings.ContainsAny(name, "/\"\\ \n") {
+		return nil, nil, usageErrorf("serve: %q cannot be a model's name: NAME=%s", name, path)
+	}
+	file, err := recording.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	undo := []func() error{file.Close}
+	end = func() {
+		for i := len(undo) - 1; i >= 0; i-- {
+			err = errors.Join(err, undo[i]())
+		}
+	}
+	fail := func(err error) (*serve.Model, func(), error) {
+		end()
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	p, err := replay.Read(file, f.Entry)
+	if err != nil {
+		return fail(err)
+	}
+	b, _, err := a.backend(ctx, f.replayFlags)
+	if err != nil {
+		return fail(err)
+	}
+	undo = append(undo, b.Close)
+	if err := p.Load(b); err != nil {
+		return fail(err)
+	}
+	undo = append(undo, p.Close)
+	m, err := serve.NewModel(name, file, p.Entry, p)
+	if err != nil {
+		return fail(err)
+	}
+	m.Reset, m.Timeout = f.Reset, f.Timeout
+	return m, end, nil
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"holdfast/internal/recording"
+)
+
+// A Player runs an entry of a recording; a replay.Player is one.
+type Player interface {
+	SetInput(name string, b []byte) error
+	Run(timeout time.Duration) error
+	Output(name string) ([]byte, error)
+	Reset() error
+	Close() error
+}
+
+// A Model is an entry of a recording that is ready to run. It takes one request at a time.
+type Model struct {
+	Name    string
+	Entry   *recording.Entry
+	Reset   bool // put memory back before each request
+	Timeout time.Duration
+
+	mu       sync.Mutex
+	p        Player
+	recorded map[string][]byte // inputs as they were recorded
+	dead     error             // why it cannot run any more
+	runs     uint64            // that were done
+}
+
+// NewModel serves an entry of a file that p has loaded.
+func NewModel(name string, f *recording.File, e *recording.Entry, p Player) (*Model, error) {
+	m := &Model{Name: name, Entry: e, Timeout: time.Minute, p: p, recorded: map[string][]byte{}}
+	for _, in := range e.Inputs {
+		if in.Recorded == nil {
+			continue
+		}
+		b, err := f.Read(*in.Recorded)
+		if err != nil {
+			return nil, fmt.Errorf("%s: input %s: %w", name, in.Name, err)
+		}
+		m.recorded[in.Name] = b
+	}
+	return m, nil
+}
+
+// A BadRequest is a fault of who asks.
+type BadRequest struct{ text string }
+
+func (e *BadRequest) Error() string { return e.text }
+
+func bad(format string, args ...any) error { return &BadRequest{fmt.Sprintf(format, args...)} }
+
+// ErrDead is wrapped by the errors of a model that cannot run any more.
+var ErrDead = errors.New("the model is not ready")
+
+// took is how long the parts of a request took.
+type took struct{ queue, input, run, output time.Duration }
+
+// infer runs once. Inputs without a type may be constants that the program copied within its range: those that are not
+// given have the bytes of the recording, never those of the request before.
+func (m *Model) infer(in map[string][]byte, want []string) (out map[string][]byte, t took, err error) {
+	came := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.queue = time.Since(came)
+	if m.dead != nil {
+		return nil, t, fmt.Errorf("%w: %w", ErrDead, m.dead)
+	}
+	begun := time.Now()
+	if err := m.give(in); err != nil {
+		return nil, t, err
+	}
+	t.input = time.Since(begun)
+	begun = time.Now()
+	if err := m.p.Run(m.Timeout); err != nil {
+		m.dead = err
+		return nil, t, err
+	}
+	t.run = time.Since(begun)
+	begun = time.Now()
+	out = map[string][]byte{}
+	for _, name := range want {
+		if out[name], err = m.p.Output(name); err != nil {
+			return nil, t, err
+		}
+	}
+	t.output = time.Since(begun)
+	return out, t, nil
+}
+
+// give puts memory back, if that is wanted, and all inputs in their place.
+func (m *Model) give(in map[string][]byte) error {
+	if m.Reset && m.runs > 0 {
+		if err := m.p.Reset(); err != nil {
+			m.dead = err
+			return err
+		}
+	}
+	m.runs++
+	for _, port := range m.Entry.Inputs {
+		b, ok := in[port.Name]
+		if !ok {
+			if b, ok = m.recorded[port.Name]; !ok || !constant(&port) {
+				return bad("input %s is missing", port.Name)
+			}
+		}
+		if err := m.p.SetInput(port.Name, b); err != nil {
+			m.dead = err
+			return err
+		}
+	}
+	return nil
+}
+
+// constant says whether nobody has given a port a name and a type.
+func constant(p *recording.Port) bool { return p.DType == "uint8" && len(p.Shape) == 1 }
+
+// ready says why a model cannot run, nil if it can. It does not wait for a request.
+func (m *Model) ready() error {
+	if !m.mu.TryLock() {
+		return nil // it is running
+	}
+	defer m.mu.Unlock()
+	return m.dead
+}
+
+// Close lets go of what the player made on its backend.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = errors.New("it was closed")
+	return m.p.Close()
+}
