@@ -66,7 +66,7 @@ func (a *app) serveVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, args []string, f serveFlags) (err error) {
+func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	var models []*serve.Model
 	for _, arg := range args {
@@ -103,7 +103,7 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) (err error
 }
 
 // serveModel brings up one model. end lets go of it.
-func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serve.Model, end func(), err error) {
+func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serve.Model, end func(), _ error) {
 	name, path, named := strings.Cut(arg, "=")
 	if !named {
 		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
@@ -118,7 +118,9 @@ func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serv
 	undo := []func() error{file.Close}
 	end = func() {
 		for i := len(undo) - 1; i >= 0; i-- {
-			err = errors.Join(err, undo[i]())
+			if err := undo[i](); err != nil {
+				fmt.Fprintf(a.stderr, "holdfast: %s: %v\n", name, err)
+			}
 		}
 	}
 	fail := func(err error) (*serve.Model, func(), error) {
