@@ -146,14 +146,23 @@ void hf_pop(void)
  */
 static int waiting_for_ctx, beginning;
 
+static void wait_end(void) { __atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST); }
+
+/* False: something captures, and nobody may wait. */
+static bool wait_begin(void)
+{
+	__atomic_add_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+	if (!hf_captures())
+		return true;
+	wait_end();
+	return false;
+}
+
 CUresult hf_sync_ctx(void *ctx)
 {
 	void *now = NULL;
-	__atomic_add_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
-	if (hf_captures()) {
-		__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+	if (!wait_begin())
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	}
 	CUresult r = CUDA_SUCCESS;
 	if (ctx && real_cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx)
 		ctx = NULL;
@@ -164,7 +173,7 @@ CUresult hf_sync_ctx(void *ctx)
 		if (ctx)
 			hf_pop();
 	}
-	__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+	wait_end();
 	return r;
 }
 
@@ -185,10 +194,8 @@ static void *sync_run(void *arg)
 	struct sync_job *j = arg;
 	hf_depth = 1; /* never waits at the gate */
 	for (size_t i = 0; i < j->n && j->result == CUDA_SUCCESS; i++) {
-		/* Once it was given up the program runs on, and may capture: as hf_sync_ctx. */
-		__atomic_add_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&j->state, __ATOMIC_SEQ_CST) != 0 || hf_captures()) {
-			__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+		/* Once it was given up the program runs on, and may capture. */
+		if (__atomic_load_n(&j->state, __ATOMIC_SEQ_CST) != 0 || !wait_begin()) {
 			j->result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 			j->what = j->ctx[i].ctx;
 			break;
@@ -199,7 +206,7 @@ static void *sync_run(void *arg)
 			r = real_cuCtxSynchronize();
 			hf_pop();
 		}
-		__atomic_sub_fetch(&waiting_for_ctx, 1, __ATOMIC_SEQ_CST);
+		wait_end();
 		if (gone)
 			continue;
 		j->result = r;
@@ -420,6 +427,18 @@ int hf_captures(void)
 {
 	int begin = __atomic_load_n(&beginning, __ATOMIC_SEQ_CST);
 	return begin + __atomic_load_n(&open_captures, __ATOMIC_SEQ_CST);
+}
+
+int hf_relax(void)
+{
+	int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+	return real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : HF_NOT_RELAXED;
+}
+
+void hf_unrelax(int mode)
+{
+	if (mode != HF_NOT_RELAXED)
+		real_cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 bool hf_stream_captures(void *stream)

@@ -80,14 +80,6 @@ static int number(const char *s)
 	return n;
 }
 
-struct entry { /* linux_dirent64 */
-	uint64_t inode;
-	int64_t next;
-	unsigned short size;
-	unsigned char type;
-	char name[];
-};
-
 static void leave_descriptors(void)
 {
 	char list[4096] __attribute__((aligned(8))), path[PREFIX];
@@ -101,7 +93,7 @@ static void leave_descriptors(void)
 		if (n <= 0)
 			break;
 		for (long i = 0; i < n;) {
-			const struct entry *e = (const void *)(list + i);
+			const struct hf_dirent *e = (const void *)(list + i);
 			i += e->size;
 			int fd = number(e->name);
 			if (fd < 0 || readlinkat(dir, e->name, path, PREFIX) != (ssize_t)PREFIX ||

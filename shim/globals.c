@@ -142,13 +142,11 @@ void hf_global(const char *call, uint32_t number, void *module, const char *name
 	if (size > LARGEST)
 		why = "it is too large";
 	else if (module) {
-		int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED, see hf_take_wait */
-		bool relaxed = hf_captures() && real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+		int mode = hf_captures() ? hf_relax() : HF_NOT_RELAXED; /* as hf_take_wait */
 		pthread_mutex_lock(&hf_mem_lock);
 		int r = note(va, size, (uint64_t)(uintptr_t)module, ctx, device, name);
 		pthread_mutex_unlock(&hf_mem_lock);
-		if (relaxed)
-			real_cuThreadExchangeStreamCaptureMode(&mode);
+		hf_unrelax(mode);
 		if (r == 0)
 			return;
 		why = r > 0 ? NULL : "there is no memory for a copy";

@@ -447,13 +447,12 @@ CUresult hf_take_wait(CUdeviceptr *p, uint64_t bytes, int device, void *ctx, voi
 	bool asked = false;
 	unsigned aside = 0;
 	for (int round = 0;; round++) {
-		int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: a capture elsewhere is no reason to refuse memory */
-		bool relaxed = hf_captures() && real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+		/* A capture elsewhere is no reason to refuse memory. */
+		int mode = hf_captures() ? hf_relax() : HF_NOT_RELAXED;
 		pthread_mutex_lock(&hf_mem_lock);
 		CUresult r = hf_take(p, bytes, device, ctx, pool, keep);
 		pthread_mutex_unlock(&hf_mem_lock);
-		if (relaxed)
-			real_cuThreadExchangeStreamCaptureMode(&mode);
+		hf_unrelax(mode);
 		if (r != CUDA_ERROR_OUT_OF_MEMORY)
 			return r;
 		/* Freed memory exists until the daemon has closed its descriptor too, a moment later. */

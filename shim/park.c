@@ -223,14 +223,6 @@ static void send_stop(struct thread *t)
 		__atomic_store_n(&t->state, errno == ESRCH ? ENDED : BUSY, __ATOMIC_RELEASE);
 }
 
-struct entry { /* linux_dirent64 */
-	uint64_t inode;
-	int64_t next;
-	unsigned short size;
-	unsigned char type;
-	char name[];
-};
-
 /*
  * Signals whoever is not known yet or was busy. The number of threads that have not stopped, -1 if they cannot be told.
  */
@@ -244,7 +236,7 @@ static int round_of(int except, uint64_t *stopped, int *waits_for)
 	*stopped = 0;
 	for (long n; (n = syscall(SYS_getdents64, dir, list, sizeof list)) > 0;)
 		for (long i = 0; i < n;) {
-			const struct entry *e = (const void *)(list + i);
+			const struct hf_dirent *e = (const void *)(list + i);
 			i += e->size;
 			int tid = number(e->name);
 			if (!tid || tid == self || tid == except)

@@ -97,26 +97,14 @@ static void *event_get(void *ctx)
 	return real_cuEventCreate(&event, 2) == CUDA_SUCCESS ? event : NULL; /* CU_EVENT_DISABLE_TIMING */
 }
 
-/*
- * Asking an event breaks a capture of another thread that is not relaxed, and one may begin at any time: so the thread
- * that asks is relaxed meanwhile.
- */
-static CUresult event_query(void *event)
-{
-	int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
-	bool relaxed = real_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-	CUresult r = real_cuEventQuery(event);
-	if (relaxed)
-		real_cuThreadExchangeStreamCaptureMode(&mode);
-	return r;
-}
-
 CUresult hf_ctx_error(void *ctx)
 {
 	if (hf_captures())
 		return CUDA_SUCCESS; /* a capture is worth more than an early error */
 	void *event = event_get(ctx);
-	CUresult r = event ? event_query(event) : CUDA_SUCCESS;
+	int mode = hf_relax();
+	CUresult r = event ? real_cuEventQuery(event) : CUDA_SUCCESS;
+	hf_unrelax(mode);
 	if (event)
 		event_put(event, ctx);
 	return r == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : r;
@@ -160,10 +148,10 @@ void hf_pool_sweep(bool release)
 {
 	if (hf_captures())
 		return;
-	int busy = 0;
+	int busy = 0, mode = oldest ? hf_relax() : HF_NOT_RELAXED;
 	for (struct pending **l = &oldest; *l && (release || busy < 4);) {
 		struct pending *e = *l;
-		if (event_query(e->event) == CUDA_ERROR_NOT_READY) {
+		if (real_cuEventQuery(e->event) == CUDA_ERROR_NOT_READY) {
 			busy++;
 			l = &e->next;
 			continue;
@@ -172,6 +160,7 @@ void hf_pool_sweep(bool release)
 		settle(e->p);
 		unlink_pending(l);
 	}
+	hf_unrelax(mode);
 	for (size_t i = 0; i < npools; i++)
 		if (release)
 			trim(&pools[i], 0);

@@ -313,12 +313,27 @@ bool hf_map_types(CUdeviceptr p, uint64_t *types); /* as the program asked for, 
 CUresult hf_map_restore(struct hf_map *m);     /* b->handle is set: maps m with its access again */
 void hf_vmm_fork_child(void);
 
+struct hf_dirent { /* linux_dirent64, of getdents64 */
+	uint64_t inode;
+	int64_t next;
+	unsigned short size;
+	unsigned char type;
+	char name[];
+};
+
 /* ---- ctx.c ---- */
 struct hf_ctx { void *ctx; int device; bool primary; };
 extern pthread_mutex_t hf_ctx_lock;
 CUresult hf_current(void **ctx, int *device); /* the calling thread's */
 size_t hf_contexts(struct hf_ctx *out, size_t room);
 int hf_captures(void);       /* open stream captures */
+/*
+ * Until hf_unrelax no call of this thread breaks a capture of another one, also one that begins meanwhile
+ * (CU_STREAM_CAPTURE_MODE_RELAXED). Returns what hf_unrelax is to be given.
+ */
+enum { HF_NOT_RELAXED = -1 };
+int hf_relax(void);
+void hf_unrelax(int mode);
 bool hf_stream_captures(void *stream);
 /* Waits until every context is idle, 0 or the CUresult; *what is the context. */
 enum { HF_SYNC_TIMEOUT = -1 };
