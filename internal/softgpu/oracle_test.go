@@ -482,36 +482,38 @@ func TestBitManipulation(t *testing.T) {
 			}})
 	}
 	es = append(es,
-		expectation{inst: "fns.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: func(x []uint64) uint64 {
-			// The ISA's own pseudocode.
-			mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
-			switch {
-			case offset == math.MinInt32:
-				return 0 // H200, driver 580.159, measured
-			case base > 31:
-				return 0xffffffff
-			}
-			inc, count, n := int64(1), offset-1, int64(0)
-			if offset == 0 {
-				if mask>>base&1 != 0 {
-					return uint64(base)
-				}
-				return 0xffffffff
-			}
-			if offset < 0 {
-				inc, count = -1, -offset-1
-			}
-			for pos := base; pos >= 0 && pos < 32; pos += inc {
-				if mask>>pos&1 != 0 {
-					if n == count {
-						return uint64(pos)
-					}
-					n++
-				}
-			}
-			return 0xffffffff
-		}})
+		expectation{inst: "fns.b32", dst: "b32", src: []string{"b32", "b32", "b32"}, want: findNthSet})
 	check(t, es, genInt)
+}
+
+// findNthSet is fns, as the ISA's own pseudocode has it.
+func findNthSet(x []uint64) uint64 {
+	mask, base, offset := uint32(x[0]), int64(uint32(x[1])), int64(int32(x[2]))
+	switch {
+	case offset == math.MinInt32:
+		return 0 // H200, driver 580.159, measured
+	case base > 31:
+		return 0xffffffff
+	}
+	inc, count, n := int64(1), offset-1, int64(0)
+	if offset == 0 {
+		if mask>>base&1 != 0 {
+			return uint64(base)
+		}
+		return 0xffffffff
+	}
+	if offset < 0 {
+		inc, count = -1, -offset-1
+	}
+	for pos := base; pos >= 0 && pos < 32; pos += inc {
+		if mask>>pos&1 != 0 {
+			if n == count {
+				return uint64(pos)
+			}
+			n++
+		}
+	}
+	return 0xffffffff
 }
 
 func TestIntegerCompare(t *testing.T) {

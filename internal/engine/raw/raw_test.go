@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -64,16 +63,9 @@ func next(b []byte) (uint64, func(*rmtest.Memory)) {
 // load loads the sample code and has the played GPU run some of it.
 func load(t *testing.T, d *rmtest.Driver, b *Backend) *code {
 	t.Helper()
-	image, err := os.ReadFile("../../cubin/testdata/sm_90.cubin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := b.Load(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(c.(*code), m, at) }
-	return c.(*code)
+	c := loadOn(t, b)
+	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(c, m, at) }
+	return c
 }
 
 // execute does what kernels of the sample do: it finds them by their address in the descriptor, and parameters
