@@ -113,6 +113,21 @@ type Port struct {
 	Shape    []int  `json:"shape"`
 }
 
+// Untyped says whether nobody has told what a port is: it is bytes.
+func (p *Port) Untyped() bool { return p.DType == "uint8" && len(p.Shape) == 1 }
+
+// FindPort finds an input or output by its name.
+func FindPort(ports []Port, name string) (*Port, error) {
+	var names []string
+	for i := range ports {
+		if ports[i].Name == name {
+			return &ports[i], nil
+		}
+		names = append(names, ports[i].Name)
+	}
+	return nil, fmt.Errorf("no %q; there are %v", name, names)
+}
+
 // A Kernel is a kernel that runs.
 type Kernel struct {
 	Code   int     `json:"code"` // in Manifest.Code

@@ -311,21 +311,9 @@ func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
 		Width: c.Width, Height: c.Height}}
 }
 
-// Port finds an input or output by its name.
-func Port(ports []recording.Port, name string) (*recording.Port, error) {
-	var names []string
-	for i := range ports {
-		if ports[i].Name == name {
-			return &ports[i], nil
-		}
-		names = append(names, ports[i].Name)
-	}
-	return nil, fmt.Errorf("no %q; there are %v", name, names)
-}
-
 // SetInput gives an input its bytes. One that is given none has those of the recording.
 func (p *Player) SetInput(name string, b []byte) error {
-	in, err := Port(p.Entry.Inputs, name)
+	in, err := recording.FindPort(p.Entry.Inputs, name)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
@@ -337,7 +325,7 @@ func (p *Player) SetInput(name string, b []byte) error {
 
 // Output reads what the last run has left in an output.
 func (p *Player) Output(name string) ([]byte, error) {
-	out, err := Port(p.Entry.Outputs, name)
+	out, err := recording.FindPort(p.Entry.Outputs, name)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}

@@ -105,7 +105,7 @@ func (m *Model) give(in map[string][]byte) error {
 	for _, port := range m.Entry.Inputs {
 		b, ok := in[port.Name]
 		if !ok {
-			if b, ok = m.recorded[port.Name]; !ok || !constant(&port) {
+			if b, ok = m.recorded[port.Name]; !ok || !port.Untyped() {
 				return bad("input %s is missing", port.Name)
 			}
 		}
@@ -116,9 +116,6 @@ func (m *Model) give(in map[string][]byte) error {
 	}
 	return nil
 }
-
-// constant says whether nobody has given a port a name and a type.
-func constant(p *recording.Port) bool { return p.DType == "uint8" && len(p.Shape) == 1 }
 
 // ready says why a model cannot run, nil if it can. It does not wait for a request.
 func (m *Model) ready() error {

@@ -280,11 +280,10 @@ func readRequest(w http.ResponseWriter, r *http.Request, m *Model) (*request, ma
 
 // bytes is the contents of an input, and what is left of the binary data.
 func (t *tensor) bytes(ports []recording.Port, rest []byte) (b, left []byte, err error) {
-	i := slices.IndexFunc(ports, func(p recording.Port) bool { return p.Name == t.Name })
-	if i < 0 {
+	p, err := recording.FindPort(ports, t.Name)
+	if err != nil {
 		return nil, nil, errors.New("the model has no such input")
 	}
-	p := &ports[i]
 	if t.Datatype != datatypes[p.DType] || !slices.Equal(t.Shape, p.Shape) {
 		return nil, nil, fmt.Errorf("%.20s %v, want %s %v", t.Datatype, t.Shape, datatypes[p.DType], p.Shape)
 	}
@@ -316,7 +315,7 @@ func (q *request) wanted(ports []recording.Port) (names []string, binary map[str
 		return names, binary, nil
 	}
 	for _, o := range q.Outputs {
-		if !slices.ContainsFunc(ports, func(p recording.Port) bool { return p.Name == o.Name }) {
+		if _, err := recording.FindPort(ports, o.Name); err != nil {
 			return nil, nil, bad("the model has no output %.100q", o.Name)
 		}
 		if slices.Contains(names, o.Name) {
@@ -336,15 +335,16 @@ func writeResponse(w http.ResponseWriter, q *request, m *Model, names []string, 
 	res := response{ModelName: m.Name, ModelVersion: modelVersion, ID: q.ID, Outputs: []tensor{}}
 	var tail bytes.Buffer
 	for _, name := range names {
-		i := slices.IndexFunc(m.Entry.Outputs, func(p recording.Port) bool { return p.Name == name })
-		p := &m.Entry.Outputs[i]
+		p, err := recording.FindPort(m.Entry.Outputs, name)
+		if err != nil {
+			return http.StatusInternalServerError, err
+		}
 		t := tensor{Name: name, Datatype: datatypes[p.DType], Shape: p.Shape}
 		if binary[name] {
 			n := int64(len(out[name]))
 			t.Parameters = &parameters{BinarySize: &n}
 			tail.Write(out[name])
 		} else {
-			var err error
 			if t.Data, err = toJSON(p.DType, out[name]); err != nil {
 				return http.StatusBadRequest, fmt.Errorf("output %s: %w", name, err)
 			}

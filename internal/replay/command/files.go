@@ -7,7 +7,6 @@ import (
 
 	"holdfast/internal/npy"
 	"holdfast/internal/recording"
-	"holdfast/internal/replay"
 )
 
 // namedFiles reads NAME=FILE options, each for one of ports.
@@ -21,7 +20,7 @@ func namedFiles(list []string, flag string, ports []recording.Port) (map[string]
 		if out[name] != "" {
 			return nil, usage("--%s %s: given twice", flag, name)
 		}
-		if _, err := replay.Port(ports, name); err != nil {
+		if _, err := recording.FindPort(ports, name); err != nil {
 			return nil, usage("--%s %s: %v", flag, text, err)
 		}
 		out[name] = file
@@ -36,7 +35,7 @@ func readInputs(e *recording.Entry, list []string) (map[string][]byte, error) {
 	}
 	out := map[string][]byte{}
 	for name, file := range files {
-		p, err := replay.Port(e.Inputs, name)
+		p, err := recording.FindPort(e.Inputs, name)
 		if err != nil {
 			return nil, err
 		}
@@ -63,9 +62,8 @@ func readInput(file string, p *recording.Port) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	untyped := p.DType == "uint8" && len(p.Shape) == 1
 	same := x.DType == npyType(p.DType) && fmt.Sprint(x.Shape) == fmt.Sprint(p.Shape)
-	if int64(len(x.Data)) != p.Bytes || !untyped && !same {
+	if int64(len(x.Data)) != p.Bytes || !p.Untyped() && !same {
 		return nil, fmt.Errorf("%s: %s %v, input %s is %s %v", file, x.DType, x.Shape, p.Name, p.DType, p.Shape)
 	}
 	return x.Data, nil
