@@ -93,7 +93,8 @@ func attend(conn *wire.Conn, stop <-chan struct{}, begin func(*wire.Hello, int) 
 	}()
 	err = drain(t, h, ended, stop)
 	t.Stop()
-	conn.Close()
+	// What it has said is still read: it may have ended by itself just before the recording did.
+	err = errors.Join(err, conn.CloseRead())
 	<-ended
 	out.counted = page.Read()
 	out.waits, out.waited = t.Waits()

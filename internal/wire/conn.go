@@ -152,5 +152,8 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
 // CloseWrite says that nothing more will be sent: the peer reads the end.
 func (c *Conn) CloseWrite() error { return c.c.CloseWrite() }
 
+// CloseRead has the other side say no more: Recv returns what it has said before, and then io.EOF.
+func (c *Conn) CloseRead() error { return c.c.CloseRead() }
+
 // Close ends the conversation; a pending Recv returns.
 func (c *Conn) Close() error { return c.c.Close() }
