@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -44,6 +45,42 @@ func TestEndWithoutConversation(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("it has ended and is still held")
 		}
+	}
+}
+
+// A program is restored whose last process has ended, which the daemon has not noticed yet: it waits for that. One that
+// lives is in the way.
+func TestRestoredAfterEnd(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := process.StartTime(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{cfg: Config{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler),
+		programs: map[int]*process.Program{}, kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
+	id := process.Identity{PID: cmd.Process.Pid, StartTime: start}
+	old, comes := process.New(id, api.StateRunning, d.log), process.New(id, api.StateRestoring, d.log)
+	if err := d.register(old); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.registerRestored(t.Context(), comes); err == nil {
+		t.Fatal("registered beside one that lives")
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	done := make(chan error)
+	go func() { done <- d.registerRestored(t.Context(), comes) }()
+	d.forget(old)
+	if err := <-done; err != nil || !d.has(comes) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.registerRestored(ctx, old); err == nil {
+		t.Error("registered beside another one although nobody waits any more")
 	}
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (d *Daemon) restore(ctx context.Context, req api.RestoreRequest,
 			return busy(p)
 		}
 		locked = append(locked, p)
-		return d.register(p)
+		return d.registerRestored(ctx, p)
 	}
 	unlock := func() {
 		for _, p := range locked {
@@ -158,6 +159,34 @@ func (d *Daemon) register(p *process.Program) error {
 	}
 	d.programs[id.PID] = p
 	return nil
+}
+
+// registerRestored is register for a program that comes back. Who had its number may have ended a moment ago, or the
+// end of a restore of it may be under way, whose command was killed: such a one is waited for. Only one that lives is
+// in the way.
+func (d *Daemon) registerRestored(ctx context.Context, p *process.Program) error {
+	pid := p.Identity().PID
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.cfg.Patience, checkpoint.DefaultPatience))
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		err := d.register(p)
+		if err == nil {
+			return nil
+		}
+		d.mu.Lock()
+		old := d.programs[pid]
+		d.mu.Unlock()
+		if old != nil && process.Alive(pid, old.Identity().StartTime) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-look.C:
+		}
+	}
 }
 
 func (d *Daemon) unregister(p *process.Program) {
