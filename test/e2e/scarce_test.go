@@ -70,7 +70,10 @@ func TestStarvedDaemon(t *testing.T) {
 		}
 		feed()
 		if p := s.process("teller"); p != nil && p.State == api.StateSuspended {
-			s.ok("resume", "teller")
+			// On a busy machine it may take more than the daemon's patience.
+			if _, err := s.try("resume", "teller"); err != nil && !strings.Contains(err.Error(), "not come back yet") {
+				t.Fatal(err)
+			}
 		}
 		r.isBack(sum)
 	}
@@ -117,7 +120,7 @@ func TestSoftwareGPUDiesUnderSuspended(t *testing.T) {
 	for _, to := range [][]string{{"host"}, {"disk", "-o", "image"}, {"gpu"}} {
 		t.Run(to[0], func(t *testing.T) {
 			s := newSite(t)
-			s.daemon("--patience", "5s")
+			s.daemon("--patience", "1m")
 			r, sum := newFilled(s)
 			s.ok(append([]string{"suspend", "teller", "--to"}, to...)...)
 			s.killSoftwareGPU()
