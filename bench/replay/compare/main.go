@@ -1,10 +1,11 @@
 // Command compare finds where two backends of the engine part: it runs a recording word by word without a CUDA library
 // and by libcuda, both from the same memory, and compares all memory after each word.
 //
-//	compare [-chain] [-entry E] MODEL.hfr
+//	compare [-chain | -times N] [-entry E] MODEL.hfr
 //
 // Without -chain each word is a program of its own. With it the words up to each one are, from the beginning: what
-// only goes wrong between two words shows there. The status is 1 if anything differs.
+// only goes wrong between two words shows there. The status is 1 if anything differs. With -times nothing is compared:
+// it prints what each word adds to the time of those before it, the least of N runs, on both.
 package main
 
 import (
@@ -25,13 +26,14 @@ import (
 
 func main() {
 	chain := flag.Bool("chain", false, "run all words up to each one")
+	times := flag.Int("times", 0, "measure: how many runs of the words up to each one")
 	entry := flag.String("entry", "", "entry of the recording")
 	flag.Parse()
-	if flag.NArg() != 1 {
+	if flag.NArg() != 1 || *chain && *times > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	n, err := compare(flag.Arg(0), *entry, *chain)
+	n, err := work(flag.Arg(0), *entry, *chain, *times)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
@@ -81,7 +83,8 @@ func (s *side) run(words []engine.Word) error {
 	return p.Close()
 }
 
-func compare(path, entry string, chain bool) (differ int, err error) {
+// work brings up both sides, and compares or measures.
+func work(path, entry string, chain bool, times int) (differ int, err error) {
 	f, err := recording.Open(path)
 	if err != nil {
 		return 0, err
@@ -94,6 +97,13 @@ func compare(path, entry string, chain bool) (differ int, err error) {
 		}
 		defer sides[i].b.Close()
 	}
+	if times > 0 {
+		return 0, measure(sides, times)
+	}
+	return compare(f, sides, chain)
+}
+
+func compare(f *recording.File, sides [2]*side, chain bool) (differ int, err error) {
 	for w := range sides[0].words {
 		for _, s := range sides {
 			words := s.words[w : w+1]
