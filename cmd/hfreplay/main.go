@@ -57,6 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.Var((*list)(&o.Outs), "out", "`NAME=FILE`: where an output goes")
 	fs.IntVar(&o.Runs, "n", 1, "how many times")
 	fs.BoolVar(&o.Reset, "reset", false, "put memory back before each run")
+	fs.BoolVar(&o.Same, "same", false, "end with an error if a run leaves other bits in an output than the first")
 	fs.StringVar(&o.Entry, "entry", "", "which entry, if there are several")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
 	fs.IntVar(&r.Index, "gpu", 0, "which GPU, in the driver's order")

@@ -27,7 +27,7 @@ as .npy if it is named so. "holdfast inspect" lists inputs and outputs.
 
 With -n it runs several times. What one run leaves in memory is what the next one finds,
 as if the program had gone on; --reset puts memory back before each. The outputs are those
-of the last run.
+of the last run; --same compares those of all runs.
 
 --backend libcuda needs the NVIDIA driver and a GPU of the recording's kind, soft runs
 recordings with PTX on the software GPU; auto takes the first where there is one. --step
@@ -61,6 +61,8 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.Outs, "out", nil, "NAME=FILE: where an output goes")
 	cmd.Flags().IntVarP(&f.Runs, "runs", "n", 1, "how many times")
 	cmd.Flags().BoolVar(&f.Reset, "reset", false, "put memory back before each run")
+	cmd.Flags().BoolVar(&f.Same, "same", false,
+		"end with an error if a run leaves other bits in an output than the first")
 	cmd.Flags().BoolVar(&f.step, "step", false, "run one word after the other")
 	cmd.Flags().StringVar(&f.Entry, "entry", "", "which entry, if there are several")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")

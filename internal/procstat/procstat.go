@@ -58,3 +58,20 @@ func parse(text string) (Stat, error) {
 	s.Start, err = strconv.ParseUint(f[19], 10, 64)
 	return s, err
 }
+
+// Resident is how many bytes of memory of this process are in RAM (/proc/self/statm), 0 if that cannot be told.
+func Resident() int64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

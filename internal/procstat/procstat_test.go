@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -35,4 +36,16 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %+v", bad, s)
 		}
 	}
+}
+
+func TestResident(t *testing.T) {
+	before := Resident()
+	b := make([]byte, 64<<20)
+	for i := range b {
+		b[i] = 1
+	}
+	if grown := Resident() - before; before <= 0 || grown < 32<<20 || grown > 1<<30 {
+		t.Errorf("%d bytes at first, %d more with 64 MiB", before, grown)
+	}
+	runtime.KeepAlive(b)
 }

@@ -100,8 +100,13 @@ func TestReplayRuns(t *testing.T) {
 	if n := count("-n", "5"); n != 46 {
 		t.Errorf("five times: %d", n)
 	}
-	if n := count("-n", "5", "--reset"); n != 42 {
+	if n := count("-n", "5", "--reset", "--same"); n != 42 {
 		t.Errorf("five times from the start: %d", n)
+	}
+	// Without --reset the count goes on, so outputs are not the same.
+	if out := s.fails(1, "replay", file, "--backend", "soft", "-n", "5", "--same"); !strings.Contains(out,
+		"run 2 left other bits") {
+		t.Error(out)
 	}
 	s.ok("replay", file, "--backend", "soft", "--out", "y="+s.path("y.npy"))
 	if npy := s.read("y.npy"); !strings.Contains(npy, "'descr': '|u1', 'fortran_order': False, 'shape': (64,)") ||

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ type Options struct {
 	Runs      int      // how many times
 	Entry     string   // "": the only one
 	Reset     bool     // put memory back before each run but the first
+	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
 }
 
@@ -44,6 +46,11 @@ type Report struct {
 	First   float64      `json:"first_run_seconds"`
 	Median  float64      `json:"median_run_seconds"`
 	Total   float64      `json:"total_seconds"` // from the process's beginning to the last output
+	// Resident is how much memory of the host this process had in use at the end, and Grown how much more than when
+	// half of the runs were done.
+	Resident int64 `json:"resident_bytes"`
+	Grown    int64 `json:"resident_grown_bytes"`
+	Same     bool  `json:"same"` // all outputs of all runs were compared, and were the same
 }
 
 // Print writes the report for people.
@@ -107,6 +114,9 @@ func Replay(path string, o Options, open func() (engine.Backend, string, error))
 	return report, nil
 }
 
+// keptTimes is of how many runs, the last, the median is.
+const keptTimes = 1 << 16
+
 // play runs the recording and writes its outputs.
 func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, outs map[string]string,
 	report *Report) error {
@@ -118,7 +128,9 @@ func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, 
 			return errors.Join(err, p.Close())
 		}
 	}
-	times := make([]time.Duration, 0, o.Runs)
+	times := make([]time.Duration, min(o.Runs, keptTimes))
+	var first [][]byte // outputs of the first run
+	var half int64
 	for i := range o.Runs {
 		if o.Reset && i > 0 {
 			if err := p.Reset(); err != nil {
@@ -129,16 +141,46 @@ func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, 
 		if err := p.Run(o.Timeout); err != nil {
 			return err // the backend is of no more use but to be closed
 		}
-		times = append(times, time.Since(started))
+		times[i%len(times)] = time.Since(started)
+		if i == 0 {
+			report.First = times[0].Seconds()
+		}
+		if i == o.Runs/2 {
+			half = procstat.Resident()
+		}
+		if !o.Same {
+			continue
+		}
+		if err := compare(p, &first, i); err != nil {
+			return errors.Join(err, p.Close())
+		}
 	}
+	report.Same = o.Same
+	report.Resident = procstat.Resident()
+	report.Grown = report.Resident - half
 	if err := writeOutputs(p, outs); err != nil {
 		return errors.Join(err, p.Close())
 	}
 	report.Start, report.Total = p.Times, processAge().Seconds()
-	report.First = times[0].Seconds()
 	slices.Sort(times)
 	report.Median = times[len(times)/2].Seconds()
 	return p.Close()
+}
+
+// compare compares the outputs of a run with those of the first, which it keeps.
+func compare(p *replay.Player, first *[][]byte, run int) error {
+	for i, port := range p.Entry.Outputs {
+		data, err := p.Output(port.Name)
+		switch {
+		case err != nil:
+			return err
+		case run == 0:
+			*first = append(*first, data)
+		case !bytes.Equal(data, (*first)[i]):
+			return fmt.Errorf("run %d left other bits in %s than the first", run+1, port.Name)
+		}
+	}
+	return nil
 }
 
 func writeOutputs(p *replay.Player, files map[string]string) error {
