@@ -24,6 +24,7 @@ const (
 	DependentAction
 	DependentPrefetch
 	DependentPointer
+	TaskChasing
 	BankValid // indexed
 	BankPrefetch
 	BankInvalidate
@@ -101,6 +102,7 @@ var names = [numFields]string{
 	DependentAction:            "DEPENDENT_QMD_ACTION",
 	DependentPrefetch:          "DEPENDENT_QMD_PREFETCH",
 	DependentPointer:           "DEPENDENT_QMD0_POINTER",
+	TaskChasing:                "CWD_MEMBAR_TASK_CHASING_ENABLE",
 	BankValid:                  "CONSTANT_BUFFER_VALID",
 	BankPrefetch:               "CONSTANT_BUFFER_PREFETCH",
 	BankInvalidate:             "CONSTANT_BUFFER_INVALIDATE",

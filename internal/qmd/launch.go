@@ -48,7 +48,21 @@ type Launch struct {
 	Counter     uint32 // dependences that must be decremented before the grid is scheduled
 	Dependents  []Dependent
 	Releases    []Release
+	Fetch       bool  // constant bank 0 is fetched before the grid begins
+	Next        *Next // the grid of the dependent, if it is the only one
 }
+
+// A Next is what the grid that follows begins with. It is fetched while this one runs, and the barrier at this one's
+// end is that of the GPU: who else reads what the grid has written must come after a grid without Next.
+type Next struct {
+	Program uint64
+	Code    uint32
+	Bank    Bank // its constant bank 0
+}
+
+// nextBank is the constant bank of a descriptor that fetches the next one's. Code of the compilers of CUDA does not
+// use it; libcuda's graphs (driver 580) do so too.
+const nextBank = 5
 
 // Build makes the descriptor of a launch.
 func (v *Version) Build(l *Launch) ([]byte, error) {
@@ -94,6 +108,10 @@ const (
 	typeGridCTA    = 2
 	typeGridGPCCGA = 3
 	membarSys      = 1 // CWD_MEMBAR_TYPE_L1_SYSMEMBAR
+	membarGPU      = 3 // CWD_MEMBAR_TYPE_L1_MEMBAR
+	fetchBefore    = 1 // CONSTANT_BUFFER_PREFETCH_PREFETCH_PRE
+	fetchAfter     = 2 // CONSTANT_BUFFER_PREFETCH_PREFETCH_POST
+	fetchPost      = 1 // PROGRAM_PREFETCH_TYPE_PREFTECH_POST
 	multicast      = 1 // CGA_CTA_DISTRIBUTION_MODE_MULTI_CAST
 	oneWord        = 1 // SEMAPHORE_ONE_WORD
 )
@@ -116,7 +134,12 @@ func (w *writer) fixed(l *Launch) {
 	if !l.Whole {
 		w.may(EnableProgramPreExit, 1)
 	}
-	w.set(CWDMembarType, membarSys)
+	if l.Next != nil && w.d.V.Has(TaskChasing) {
+		w.set(CWDMembarType, membarGPU)
+		w.set(TaskChasing, 1)
+	} else {
+		w.set(CWDMembarType, membarSys)
+	}
 	w.set(SassVersion, uint64(l.Sass))
 }
 
@@ -165,35 +188,53 @@ func (w *writer) cluster(cluster [3]uint32, grid *[3]uint32) {
 func (w *writer) memory(l *Launch) {
 	w.set(ProgramLower, l.Program&0xffffffff)
 	w.set(ProgramUpper, l.Program>>32)
-	w.set(PrefetchAddrLower, l.Program>>8&0xffffffff)
-	w.set(PrefetchAddrUpper, l.Program>>40)
-	w.set(PrefetchSize, uint64(min(l.Code>>8, 0x1ff)))
+	w.fetch(l)
 	w.set(SharedSize, uint64(l.Shared))
 	w.set(LocalHighSize, uint64(l.Local))
 	carve := func(bytes uint32) uint64 { return uint64(bytes>>12) + 1 } // 4 KiB each, and one
 	w.set(MinSMConfig, carve(l.Carve[0]))
 	w.set(TargetSMConfig, carve(l.Carve[1]))
 	w.set(MaxSMConfig, carve(l.Carve[2]))
+	for i, b := range l.Bank {
+		if b.Size > 0 {
+			w.bank(i, b, l.Invalidate)
+		}
+	}
+}
+
+func (w *writer) bank(i int, b Bank, invalidate bool) {
+	if b.Addr%64 != 0 || b.Size%16 != 0 {
+		w.fail("constant bank %d, %d bytes at %#x, is not aligned", i, b.Size, b.Addr)
+	}
 	shift := 0
 	if w.d.V == &V4 {
 		shift = 6
 	}
-	for i, b := range l.Bank {
-		if b.Size == 0 {
-			continue
-		}
-		if b.Addr%64 != 0 || b.Size%16 != 0 {
-			w.fail("constant bank %d, %d bytes at %#x, is not aligned", i, b.Size, b.Addr)
-		}
-		a := b.Addr >> shift
-		w.setAt(BankValid, i, 1)
-		if l.Invalidate {
-			w.setAt(BankInvalidate, i, 1)
-		}
-		w.setAt(BankAddrLower, i, a&0xffffffff)
-		w.setAt(BankAddrUpper, i, a>>32)
-		w.setAt(BankSize, i, uint64(b.Size>>4))
+	a := b.Addr >> shift
+	w.setAt(BankValid, i, 1)
+	if invalidate {
+		w.setAt(BankInvalidate, i, 1)
 	}
+	w.setAt(BankAddrLower, i, a&0xffffffff)
+	w.setAt(BankAddrUpper, i, a>>32)
+	w.setAt(BankSize, i, uint64(b.Size>>4))
+}
+
+// fetch says what is fetched ahead: the grid's own code and constants, or those of the next one.
+func (w *writer) fetch(l *Launch) {
+	program, code := l.Program, l.Code
+	if l.Fetch && w.d.V.Has(BankPrefetch) {
+		w.setAt(BankPrefetch, 0, fetchBefore)
+	}
+	if n := l.Next; n != nil && w.d.V.Has(BankPrefetch) && l.Bank[nextBank].Size == 0 {
+		program, code = n.Program, n.Code
+		w.set(PrefetchType, fetchPost)
+		w.bank(nextBank, n.Bank, false)
+		w.setAt(BankPrefetch, nextBank, fetchAfter)
+	}
+	w.set(PrefetchAddrLower, program>>8&0xffffffff)
+	w.set(PrefetchAddrUpper, program>>40)
+	w.set(PrefetchSize, uint64(min(code>>8, 0x1ff)))
 }
 
 // chain sets what comes before and after.

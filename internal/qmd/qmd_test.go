@@ -79,6 +79,65 @@ func TestAsLibcuda(t *testing.T) {
 	}
 }
 
+// What a launch that starts the next one fetches, and waits for at its end, is what libcuda's graphs say.
+func TestChainAsLibcuda(t *testing.T) {
+	text, err := os.ReadFile("testdata/libcuda-graph.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bank := func(n int) Bank { return Bank{Addr: 0x7fed62010900 + uint64(n)*0x700, Size: 768} }
+	compared := 0
+	for line := range strings.Lines(string(text)) {
+		if line[0] == '#' {
+			continue
+		}
+		words := strings.Fields(line)
+		theirs := Descriptor{&V4, make([]byte, V4.Size)}
+		var n int
+		fmt.Sscan(words[0], &n)
+		for i, word := range words[1:] {
+			var w uint32
+			if _, err := fmt.Sscanf(word, "%x", &w); err != nil {
+				t.Fatal(err)
+			}
+			binary.LittleEndian.PutUint32(theirs.B[4*i:], w)
+		}
+		l := &Launch{Grid: [3]uint32{uint32(1000 + n), 1, 1}, Block: [3]uint32{uint32(32 * (n + 1)), 1, 1},
+			Program: 0x7fed637a0000, Code: 0x980, Registers: 16, Shared: 1024, Barriers: 1, Sass: 0x90, Whole: true}
+		l.Bank[0] = bank(n)
+		if n < 23 {
+			l.Dependents = []Dependent{{Addr: theirs.Get(DependentPointer, 0) << 8, Action: ActionSchedule}}
+			l.Next = &Next{Program: l.Program, Code: l.Code, Bank: bank(n + 1)}
+		}
+		b, err := V4.Build(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := Descriptor{&V4, b}
+		same := func(f Field, i int) {
+			compared++
+			if a, b := ours.Get(f, i), theirs.Get(f, i); a != b {
+				t.Errorf("launch %d: %v[%d] is %#x, libcuda's %#x", n, f, i, a, b)
+			}
+		}
+		fields := []Field{CWDMembarType, TaskChasing, EnableProgramPreExit, DependentEnable, DependentAction,
+			DependentPrefetch, DependentPointer}
+		if n < 23 {
+			fields = append(fields, PrefetchAddrLower, PrefetchAddrUpper, PrefetchSize, PrefetchType)
+		}
+		for _, f := range fields {
+			same(f, 0)
+		}
+		for _, f := range []Field{BankValid, BankPrefetch, BankAddrLower, BankAddrUpper, BankSize} {
+			same(f, 0)
+			same(f, nextBank)
+		}
+	}
+	if compared < 50 {
+		t.Errorf("%d fields were compared", compared)
+	}
+}
+
 // full uses every part of a launch.
 func full() *Launch {
 	l := &Launch{Grid: [3]uint32{7, 5, 3}, Block: [3]uint32{64, 4, 2}, Program: 0x123456789a00, Code: 0x4000,

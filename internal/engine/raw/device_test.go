@@ -42,6 +42,9 @@ func gpu(t *testing.T) *Backend {
 	return b
 }
 
+// Copies and sets do what they say on the GPU, too.
+func TestDeviceMoves(t *testing.T) { tryMoves(t, gpu(t)) }
+
 // Kernels of all kinds give the bits that libcuda gives: testdata/cases.txt.
 func TestDeviceCases(t *testing.T) {
 	b := gpu(t)

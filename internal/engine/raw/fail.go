@@ -84,7 +84,7 @@ func (p *program) blameCode(f *engine.Fault, pc uint64) bool {
 			continue
 		}
 		if found {
-			f.Place = engine.Place{Word: word, Op: -1, Kernel: bl.k.fn.Name}
+			f.Place = engine.Place{Word: word, Op: -1, Kernel: bl.place.Kernel}
 			return true
 		}
 		found = true

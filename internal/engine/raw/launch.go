@@ -223,19 +223,20 @@ func (bl *block) fillHopper(b *Backend, base uint64, bank []byte, vector func(in
 }
 
 // describe is what the descriptor of a launch says; its data stands at base.
-func (bl *block) describe(b *Backend, base uint64) (*qmd.Launch, error) {
+func (bl *block) describe(b *Backend, base uint64) *qmd.Launch {
 	fn, l, code := bl.k.fn, bl.launch, bl.k.c.memory.addr
 	q := &qmd.Launch{Grid: l.Grid, Block: l.Block, Cluster: bl.cluster, Program: code + fn.Code, Code: fn.CodeSize,
 		Registers: max(fn.Registers, leastRegisters), Barriers: max(fn.Barriers, 1), Sass: uint32(b.gen.arch/10<<4 |
 			b.gen.arch%10),
 		Shared: bl.shared, Carve: bl.carve(b), Local: b.local.thread}
+	q.Fetch = true
 	q.Bank[0] = qmd.Bank{Addr: base + bl.bank, Size: bl.bankSize}
 	for i, s := range fn.Bank {
 		if s.Size > 0 {
 			q.Bank[i] = qmd.Bank{Addr: code + s.Offset, Size: (s.Size + 15) &^ 15}
 		}
 	}
-	return q, nil
+	return q
 }
 
 // stackOf is the bytes of local memory that a thread of a function takes.

@@ -6,7 +6,8 @@ import (
 	"holdfast/internal/engine"
 )
 
-// Copies and sets are the copy engine's. One method takes 2^32-1 bytes a line; lines longer than lineMax are cut.
+// Copies and sets that are not launches (mover.go) are the copy engine's. One method takes 2^32-1 bytes a line; lines
+// longer than lineMax are cut.
 
 func checkCopy(c *engine.Copy) error {
 	if c.Width == 0 || c.Height == 0 || c.Height > 1<<31 || c.Width > 1<<40 {
@@ -32,9 +33,16 @@ func checkSet(s *engine.Set) error {
 	return nil
 }
 
-// moves starts the copies and sets of a word.
-func (p *program) moves(out *pushbuffer, word engine.Word) {
+// moves starts what the copy engine does of a word: which is what has no block in it.
+func (p *program) moves(out *pushbuffer, word engine.Word, of []*block) {
+	launched := map[int]bool{}
+	for _, bl := range of {
+		launched[bl.place.Op] = true
+	}
 	for i := range word.Ops {
+		if launched[i] {
+			continue
+		}
 		if c := word.Ops[i].Copy; c != nil {
 			for at := uint64(0); at < c.Width; at += lineMax {
 				n := min(c.Width-at, lineMax)

@@ -56,6 +56,7 @@ type Backend struct {
 	placed  []*memory // all that is mapped, by address
 	ch      *channel
 	local   localMemory
+	moves   *code // kernels of copies and sets, once they are needed
 	dead    error // why nothing can run any more
 	undo    []func() error
 	loading sync.Mutex // what Load does on the GPU
@@ -107,6 +108,10 @@ func (b *Backend) Close() error {
 		errs = append(errs, b.freeMemory(m))
 	}
 	b.mapped = nil
+	if b.moves != nil && b.moves.memory != nil {
+		errs = append(errs, b.freeMemory(b.moves.memory))
+		b.moves = nil
+	}
 	for i := len(b.undo) - 1; i >= 0; i-- {
 		errs = append(errs, b.undo[i]())
 	}

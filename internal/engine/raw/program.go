@@ -16,8 +16,9 @@ type program struct {
 	data   *memory // descriptors, constant banks, barriers of cooperative launches
 	push   *memory // command words
 	words  uint32
-	places []engine.Place // of each word: its launch if there is one alone
-	moved  []bool         // which words have copies or sets
+	places []engine.Place // of each word: its work if that is one piece alone
+	alone  []bool         // which words are one launch alone
+	moved  []bool         // which words have work of the copy engine
 	blocks []block        // of all launches
 	codes  map[*code]bool // that they are of
 }
@@ -57,13 +58,14 @@ func (p *program) build(words []engine.Word) error {
 			of[w] = append(of[w], at)
 			stack = max(stack, at.stack())
 		}
-		if len(words[w].Ops) == 1 {
+		alone := len(of[w]) == 1 && len(words[w].Ops) == 1
+		if alone {
+			place = of[w][0].place
+		} else if len(words[w].Ops) == 1 {
 			place.Op = 0
-			if len(of[w]) == 1 {
-				place.Kernel = of[w][0].k.fn.Name
-			}
 		}
 		p.places = append(p.places, place)
+		p.alone = append(p.alone, alone)
 		p.moved = append(p.moved, len(of[w]) < len(words[w].Ops))
 	}
 	if err := p.b.needLocal(stack); err != nil {
@@ -77,36 +79,44 @@ func (p *program) build(words []engine.Word) error {
 	return p.fillPush(words, of)
 }
 
-// op checks one piece of work and gives a launch its place in the data.
+// op checks one piece of work and gives a launch its place in the data. It is nil for the copy engine's.
 func (p *program) op(op *engine.Op, place engine.Place, size *uint64) (*block, error) {
+	l := op.Launch
 	var err error
 	switch {
 	case op.Launch != nil && op.Copy == nil && op.Set == nil:
-		if op.Launch.Kernel != nil {
-			place.Kernel = op.Launch.Kernel.Name()
-		}
-		var bl block
-		if bl, err = p.b.block(op.Launch); err == nil {
-			bl.place = place
-			if c := bl.k.c; !p.codes[c] {
-				p.codes[c] = true
-				c.users++
-			}
-			bl.layOut(size, uint64(p.b.gen.descriptor.Size))
-			p.blocks = append(p.blocks, bl)
-			return &p.blocks[len(p.blocks)-1], nil
+		if l.Kernel != nil {
+			place.Kernel = l.Kernel.Name()
 		}
 	case op.Copy != nil && op.Launch == nil && op.Set == nil:
-		err = checkCopy(op.Copy)
+		if err = checkCopy(op.Copy); err == nil {
+			l, err = p.b.asLaunch(op)
+		}
 	case op.Set != nil && op.Launch == nil && op.Copy == nil:
-		err = checkSet(op.Set)
+		if err = checkSet(op.Set); err == nil {
+			l, err = p.b.asLaunch(op)
+		}
 	default:
 		err = errors.New("it must be one launch, copy or set")
+	}
+	var bl block
+	if err == nil && l != nil {
+		bl, err = p.b.block(l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", place, err)
 	}
-	return nil, nil
+	if l == nil {
+		return nil, nil
+	}
+	bl.place = place
+	if c := bl.k.c; !p.codes[c] {
+		p.codes[c] = true
+		c.users++
+	}
+	bl.layOut(size, uint64(p.b.gen.descriptor.Size))
+	p.blocks = append(p.blocks, bl)
+	return &p.blocks[len(p.blocks)-1], nil
 }
 
 // fillData makes descriptors and constant banks.
@@ -118,16 +128,10 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 	for w, word := range of {
 		for _, bl := range word {
 			bl.fillBank0(p.b, p.data.addr, data[bl.bank:])
-			q, err := bl.describe(p.b, p.data.addr)
-			if err != nil {
-				return fmt.Errorf("%v: %w", bl.place, err)
-			}
+			q := bl.describe(p.b, p.data.addr)
 			q.Invalidate = p.chained(w - 1)
 			if p.chained(w) {
-				next := of[w+1][0]
-				q.Whole = true
-				q.Dependents = []qmd.Dependent{{Addr: p.data.addr + next.descriptor, Action: qmd.ActionSchedule}}
-				q.Releases = []qmd.Release{{Addr: p.b.ch.host.addr + progressAt, Payload: uint32(w + 1)}}
+				p.chain(q, w, of[w+1][0])
 			}
 			d, err := p.b.gen.descriptor.Build(q)
 			if err != nil {
@@ -146,7 +150,16 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 // its word. That takes 0.55 us on an H200, waiting for the engine to be idle 1.15 us. A kernel could start the next one
 // too early by PREEXIT (griddepcontrol.launch_dependents), so its descriptor says that this does nothing.
 func (p *program) chained(w int) bool {
-	return w >= 0 && w+1 < len(p.places) && p.places[w].Kernel != "" && p.places[w+1].Kernel != ""
+	return w >= 0 && w+1 < len(p.alone) && p.alone[w] && p.alone[w+1]
+}
+
+// chain says what launch w does when it is complete, and what is fetched for the next one meanwhile.
+func (p *program) chain(q *qmd.Launch, w int, next *block) {
+	n := next.describe(p.b, p.data.addr)
+	q.Whole = true
+	q.Dependents = []qmd.Dependent{{Addr: p.data.addr + next.descriptor, Action: qmd.ActionSchedule}}
+	q.Next = &qmd.Next{Program: n.Program, Code: n.Code, Bank: n.Bank[0]}
+	q.Releases = []qmd.Release{{Addr: p.b.ch.host.addr + progressAt, Payload: uint32(w + 1)}}
 }
 
 // fillPush makes the command words.
@@ -163,7 +176,7 @@ func (p *program) fillPush(words []engine.Word, of [][]*block) (err error) {
 		}
 		out.invalidate()
 		out.stamp(host+progressAt, uint64(w))
-		p.moves(&out, words[w])
+		p.moves(&out, words[w], of[w])
 		for _, bl := range of[w] {
 			out.launch(p.data.addr + bl.descriptor)
 		}

@@ -2,14 +2,18 @@ package raw
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
 	"holdfast/internal/qmd"
 	"holdfast/internal/rm"
@@ -29,7 +33,7 @@ func play(t *testing.T, version string, o Options) (*rmtest.Driver, *Backend) {
 	if err != nil {
 		t.Fatal(err, d.Errs)
 	}
-	d.Kernel = func(m *rmtest.Memory, at uint64) error { return errors.New("no kernel is there") }
+	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(b.moves, m, at) }
 	d.Next = next
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
@@ -64,13 +68,24 @@ func next(b []byte) (uint64, func(*rmtest.Memory)) {
 func load(t *testing.T, d *rmtest.Driver, b *Backend) *code {
 	t.Helper()
 	c := loadOn(t, b)
-	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(c, m, at) }
+	d.Kernel = func(m *rmtest.Memory, at uint64) error {
+		err := execute(c, m, at)
+		if errors.Is(err, errNoCode) {
+			err = execute(b.moves, m, at)
+		}
+		return err
+	}
 	return c
 }
 
-// execute does what kernels of the sample do: it finds them by their address in the descriptor, and parameters
-// through its constant bank 0.
+var errNoCode = errors.New("no code is there")
+
+// execute does what kernels of the sample do, and those that move memory: it finds them by their address in the
+// descriptor, and parameters through its constant bank 0.
 func execute(c *code, m *rmtest.Memory, at uint64) error {
+	if c == nil {
+		return errNoCode
+	}
 	d := qmd.Descriptor{V: &qmd.V4, B: m.Bytes(at, uint64(qmd.V4.Size))}
 	program := d.Get(qmd.ProgramUpper, 0)<<32 | d.Get(qmd.ProgramLower, 0)
 	bank := m.Bytes((d.Get(qmd.BankAddrUpper, 0)<<32|d.Get(qmd.BankAddrLower, 0))<<6, d.Get(qmd.BankSize, 0)<<4)
@@ -82,24 +97,55 @@ func execute(c *code, m *rmtest.Memory, at uint64) error {
 		if err != nil {
 			return err
 		}
-		if c.memory.addr+fn.Code != program {
-			continue
+		if c.memory.addr+fn.Code == program {
+			return perform(fn.Name, d, m, bank[fn.ParamBase:])
 		}
-		p := bank[fn.ParamBase:]
-		switch fn.Name {
-		case "empty":
-		case "chain":
-			x := m.Bytes(le.Uint64(p), 4)
-			if x == nil {
-				return fmt.Errorf("access to %#x", le.Uint64(p))
-			}
-			le.PutUint32(x, le.Uint32(x)*le.Uint32(p[8:])+le.Uint32(p[12:]))
-		default:
-			return fmt.Errorf("kernel %s is not played", fn.Name)
-		}
-		return nil
 	}
-	return fmt.Errorf("no code at %#x", program)
+	return fmt.Errorf("%#x: %w", program, errNoCode)
+}
+
+func perform(kernel string, d qmd.Descriptor, m *rmtest.Memory, p []byte) error {
+	var unit uint64
+	switch {
+	case kernel == "empty":
+	case kernel == "chain":
+		x := m.Bytes(le.Uint64(p), 4)
+		if x == nil {
+			return fmt.Errorf("access to %#x", le.Uint64(p))
+		}
+		le.PutUint32(x, le.Uint32(x)*le.Uint32(p[8:])+le.Uint32(p[12:]))
+	case strings.HasPrefix(kernel, "hf_copy"):
+		fmt.Sscanf(kernel, "hf_copy%d", &unit)
+		eachUnit(d, le.Uint64(p[32:]), le.Uint64(p[40:]), func(row, i uint64) {
+			copy(m.Bytes(le.Uint64(p)+row*le.Uint64(p[16:])+i*unit, unit),
+				m.Bytes(le.Uint64(p[8:])+row*le.Uint64(p[24:])+i*unit, unit))
+		})
+	case strings.HasPrefix(kernel, "hf_set"):
+		fmt.Sscanf(kernel, "hf_set%d", &unit)
+		eachUnit(d, le.Uint64(p[16:]), le.Uint64(p[24:]), func(row, i uint64) {
+			to := m.Bytes(le.Uint64(p)+row*le.Uint64(p[8:])+i*unit, unit)
+			for j := range to {
+				to[j] = p[32+j%4]
+			}
+		})
+	default:
+		return fmt.Errorf("kernel %s is not played", kernel)
+	}
+	return nil
+}
+
+// eachUnit is the loops of move/move.cu.
+func eachUnit(d qmd.Descriptor, width, height uint64, do func(row, i uint64)) {
+	gx, gy, block := d.Get(qmd.GridWidth, 0), d.Get(qmd.GridHeight, 0), d.Get(qmd.ThreadsX, 0)
+	for by := range gy {
+		for thread := range gx * block {
+			for row := by; row < height; row += gy {
+				for i := thread; i < width; i += gx * block {
+					do(row, i)
+				}
+			}
+		}
+	}
 }
 
 func chainOp(t *testing.T, c *code, addr uint64, mul, inc uint32) engine.Op {
@@ -319,6 +365,78 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// Copies and sets of all alignments do what they say, and nothing else, as launches or by the copy engine.
+func TestMoves(t *testing.T) {
+	d, b := play(t, "580.95.05", Options{})
+	if err := b.Map(base, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	tryMoves(t, b)
+	for _, m := range []string{"launch", "set"} {
+		if !slices.Contains(d.Methods, m) {
+			t.Errorf("none by %s", m)
+		}
+	}
+}
+
+func tryMoves(t *testing.T, b *Backend) {
+	t.Helper()
+	const size = 1 << 20
+	rng := rand.New(rand.NewPCG(1, 2))
+	want := make([]byte, size)
+	for i := range want {
+		want[i] = byte(rng.Uint32())
+	}
+	if err := b.Write(base, want); err != nil {
+		t.Fatal(err)
+	}
+	pick := func(most uint64) uint64 { return rng.Uint64N(most) &^ (1<<rng.Uint64N(6) - 1) }
+	for range 300 {
+		height := 1 + rng.Uint64N(3)*rng.Uint64N(20)
+		var op engine.Op
+		if rng.IntN(2) == 0 {
+			c := &engine.Copy{Width: 1 + pick(3000), Height: height}
+			c.DstPitch, c.SrcPitch = c.Width+pick(200), c.Width+pick(200)
+			c.Dst, c.Src = base+pick(size/3), base+pick(size/3)
+			if rng.IntN(8) > 0 {
+				c.Src += size / 2
+			}
+			if overlap(c) { // what comes out then is not said
+				continue
+			}
+			op.Copy = c
+			from := bytes.Clone(want)
+			for y := range height {
+				copy(want[c.Dst-base+y*c.DstPitch:][:c.Width], from[c.Src-base+y*c.SrcPitch:])
+			}
+		} else {
+			s := &engine.Set{Size: 1 << rng.IntN(3), Width: 1 + pick(1000), Height: height, Value: rng.Uint32()}
+			s.Pitch = s.Width*uint64(s.Size) + pick(100)
+			s.Dst = base + pick(size/2)&^uint64(s.Size-1)
+			op.Set = s
+			for y := range height {
+				for i := range s.Width * uint64(s.Size) {
+					want[s.Dst-base+y*s.Pitch+i] = byte(s.Value >> (8 * (i % uint64(s.Size))))
+				}
+			}
+		}
+		p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{op}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.Run(time.Minute), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, size)
+		if err := b.Read(base, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%+v %+v does something else", op.Copy, op.Set)
+		}
+	}
+}
+
 // A launch that starts the next one does so when it is complete, whatever its code says (PREEXIT).
 func TestChainedIsWhole(t *testing.T) {
 	d, b := play(t, "580.95.05", Options{})
@@ -361,9 +479,9 @@ func TestBoundaries(t *testing.T) {
 		t.Error("the GPU is not told that there is new code")
 	}
 	one := chainOp(t, c, base, 3, 1)
-	set := engine.Op{Set: &engine.Set{Dst: base, Width: 1, Height: 1, Value: 1, Size: 4}}
+	engines := engine.Op{Copy: &engine.Copy{Dst: base + 4, Src: base, Width: 8, Height: 1}} // it overlaps
 	p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{one, one}}, {Ops: []engine.Op{one}}, {Ops: []engine.Op{one}},
-		{Ops: []engine.Op{set, one}}, {Ops: []engine.Op{one}}, {}, {Ops: []engine.Op{set}}})
+		{Ops: []engine.Op{engines, one}}, {Ops: []engine.Op{one}}, {}, {Ops: []engine.Op{engines}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,8 +496,8 @@ func TestBoundaries(t *testing.T) {
 	if err := p.Run(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	want := "invalidate launch launch idle invalidate launch chained launch idle invalidate set launch joined idle " +
-		"invalidate launch idle invalidate invalidate set joined release"
+	want := "invalidate launch launch idle invalidate launch chained launch idle invalidate copy launch joined idle " +
+		"invalidate launch idle invalidate invalidate copy joined release"
 	if got := strings.Join(d.Methods, " "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -645,5 +763,41 @@ func TestAddresses(t *testing.T) {
 	take(40, 60)
 	if _, err := a.take(30); err == nil {
 		t.Error("more than there is")
+	}
+}
+
+// The cubins that move memory are made of the source that stands beside them (move/build.sh).
+func TestMoveCode(t *testing.T) {
+	sums, err := os.ReadFile("move/sums.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for line := range strings.Lines(string(sums)) {
+		f := strings.Fields(line)
+		if len(f) != 2 || len(f[0]) != 2*sha256.Size {
+			continue
+		}
+		b, err := os.ReadFile("move/" + f[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(b)); got != f[0] {
+			t.Errorf("%s is %s, sums.txt says %s: run move/build.sh", f[1], got, f[0])
+		}
+		files++
+	}
+	if files != 1+len(generations) {
+		t.Errorf("%d files in sums.txt", files)
+	}
+	for _, g := range generations {
+		image, err := moveCode.ReadFile(fmt.Sprintf("move/sm_%d.cubin", g.arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		im, err := cubin.Open(image)
+		if err != nil || im.Arch != g.arch || len(im.Kernels) != 10 {
+			t.Errorf("sm_%d: %v", g.arch, err)
+		}
 	}
 }
