@@ -75,6 +75,7 @@ func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
 		return nil, err
 	}
 	defer f.Close()
+	f.InOrder = true
 	tmp, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
 	if err != nil {
 		return nil, err

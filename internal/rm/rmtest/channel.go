@@ -1,6 +1,7 @@
 package rmtest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -101,6 +102,7 @@ func (c *channel) run(d *Driver) {
 			d.wrong("pushbuffer at %#x is not mapped", entry&0xfffffffffc)
 			return
 		}
+		d.Pushes = append(d.Pushes, Push{entry & 0xfffffffffc, bytes.Clone(push)})
 		err := c.words(d, push)
 		if errors.Is(err, errHang) {
 			c.dead = true
