@@ -1,7 +1,6 @@
 package hfx
 
 import (
-	"errors"
 	"fmt"
 	"io"
 )
@@ -163,7 +162,10 @@ func (w *Writer) Finish() error {
 		return err
 	}
 	f.Header = *h
-	if err := errors.Join(f.checkHeader(head, int64(h.FileBytes)), f.check()); err != nil {
+	if err = f.checkHeader(head, int64(h.FileBytes)); err == nil {
+		err = f.check()
+	}
+	if err != nil {
 		return fmt.Errorf("hfx: what was linked is not well formed: %w", err)
 	}
 	return nil

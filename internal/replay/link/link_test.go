@@ -225,8 +225,8 @@ func expected(t *testing.T, file, version string, inputs map[string][]byte, runs
 	return d, out
 }
 
-// player is the executable of the player, and linked the sample linked for an H200.
-func player(t *testing.T) string {
+// executable is that of the player, and linked is a recording linked for an H200.
+func executable(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(rig.Build(t, "tiny", []string{"replay/tiny/*.[ch]", "replay/tiny/build.sh"},
 		func(dir string) error { return rig.Run("sh", rig.Path(t, "replay/tiny/build.sh"), dir) }), "player")
@@ -245,12 +245,17 @@ func linked(t *testing.T, file string) (string, *hfx.File) {
 // run runs the player on a played driver.
 func run(t *testing.T, d *rmtest.Driver, args ...string) (status int, said string) {
 	t.Helper()
+	return runFile(t, executable(t), d, args...)
+}
+
+func runFile(t *testing.T, file string, d *rmtest.Driver, args ...string) (status int, said string) {
+	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "said"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(player(t), args...)
+	cmd := exec.Command(file, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	status, release, err := d.Trace(cmd)
 	if err != nil {
@@ -413,7 +418,7 @@ func TestPure(t *testing.T) {
 
 // The player is small: that is what it is for.
 func TestSize(t *testing.T) {
-	st, err := os.Stat(player(t))
+	st, err := os.Stat(executable(t))
 	if err != nil || st.Size() > 50_000 {
 		t.Errorf("the player has %d bytes: %v", st.Size(), err)
 	}

@@ -52,8 +52,9 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 	case rm.NV01_MEMORY_SYSTEM, rm.NV01_MEMORY_LOCAL_USER:
 		o.bytes = d.room(int(le.Uint64(params[64:])))
 		if class != rm.NV01_MEMORY_SYSTEM {
-			for i := range o.bytes {
-				o.bytes[i] = 0xa5 // what others left there
+			left := o.bytes[:min(len(o.bytes), 1)] // what others left there
+			for left[0] = 0xa5; len(left) < len(o.bytes); left = o.bytes[:min(len(o.bytes), 2*len(left))] {
+				copy(o.bytes[len(left):], left)
 			}
 		}
 	case rm.HOPPER_USERMODE_A, rm.AMPERE_USERMODE_A:
