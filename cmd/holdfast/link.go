@@ -44,7 +44,7 @@ func (a *app) linkVerb() *cobra.Command {
 func (a *app) link(from, to, gpu, entry string) error {
 	g, err := link.GPU(gpu)
 	if err != nil {
-		return usageErrorf("link: %v", err)
+		return fmt.Errorf("link: %w", err)
 	}
 	f, err := link.File(from, to, entry, g)
 	if err != nil {
