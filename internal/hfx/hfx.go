@@ -63,7 +63,7 @@ const (
 // Kinds of steps.
 const (
 	OpMemory = 0 // have the memory of Memory
-	OpSubmit = 1 // put Bytes of data at Stage if there are any, put the words at Push, ring; complete when Ticket is seen
+	OpSubmit = 1 // put Bytes of data at Stage, the words at Push, and ring; complete when Ticket is seen
 	OpTake   = 2 // the Bytes at Stage are those at Data of the output
 	OpWait   = 3 // nothing but waiting
 )
@@ -382,7 +382,8 @@ func (f *File) checkOp(o *Op, group int, had *uint32) error {
 
 func (f *File) checkPort(i int) error {
 	p := &f.Ports[i]
-	if p.Way > Out || p.Group != uint32(i)+1 || p.Bytes > 1<<40 || p.NameBytes == 0 || p.Untyped > 1 || p.Reserved != 0 {
+	if p.Way > Out || p.Group != uint32(i)+1 || p.Bytes > 1<<40 || p.NameBytes == 0 || p.Untyped > 1 ||
+		p.Reserved != 0 {
 		return errors.New("of no kind")
 	}
 	for _, x := range [][2]uint32{{p.Name, p.NameBytes}, {p.Type, p.TypeBytes}, {p.Array, p.ArrayText}} {

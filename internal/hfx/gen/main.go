@@ -155,7 +155,8 @@ func structure(b *bytes.Buffer, t reflect.Type) {
 		fmt.Fprintf(b, "\t%s %s%s;\n", spelled, field, dims)
 		fmt.Fprintf(&asserts, "_Static_assert(offsetof(%s, %s) == %d, \"%s\");\n", name(t), field, f.Offset, field)
 	}
-	fmt.Fprintf(b, "} %s;\n%s_Static_assert(sizeof(%s) == %d, \"size\");\n", name(t), asserts.String(), name(t), t.Size())
+	fmt.Fprintf(b, "} %s;\n%s_Static_assert(sizeof(%s) == %d, \"size\");\n", name(t), asserts.String(), name(t),
+		t.Size())
 }
 
 // versions writes which versions are known, and the size of each structure by version.
@@ -177,7 +178,8 @@ func versions(b *bytes.Buffer) error {
 		}
 		fmt.Fprintf(b, "(major) == %d", m)
 	}
-	fmt.Fprintf(b, ")\n#define ABI_VERSIONS \"%s\"\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(majors), " ", ", "), "[]"))
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(majors), " ", ", "), "[]")
+	fmt.Fprintf(b, ")\n#define ABI_VERSIONS \"%s\"\n", list)
 	for _, s := range structures {
 		t := reflect.TypeOf(s)
 		if strings.HasPrefix(name(t), "hfx_") {

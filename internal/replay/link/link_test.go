@@ -57,8 +57,8 @@ func recorded(t *testing.T) string {
 	_, err = w.Finish(&recording.Manifest{
 		Arch: 90, Program: []string{}, Warnings: []string{},
 		Code: []recording.Code{{Images: []recording.Image{{Arch: 90, Kind: recording.Cubin, Contents: code}}}},
-		Kernels: []recording.Kernel{{Name: "chain", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4},
-			{Offset: 12, Size: 4}}}, {Name: "coop", Params: []recording.Param{{Offset: 0, Size: 8}}},
+		Kernels: []recording.Kernel{{Name: "chain", Params: []recording.Param{{Offset: 0, Size: 8},
+			{Offset: 8, Size: 4}, {Offset: 12, Size: 4}}}, {Name: "coop", Params: []recording.Param{{Offset: 0, Size: 8}}},
 			{Name: "local", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4}}}},
 		Memory: []recording.Region{{Addr: liveAt, Bytes: liveBytes, Class: recording.Live, Contents: &contents},
 			{Addr: liveAt + 1<<32, Bytes: 4096, Class: recording.Scratch}},
@@ -291,7 +291,8 @@ func TestPlayer(t *testing.T) {
 			path := filepath.Join(dir, name+".bin")
 			if name == "x" {
 				path = filepath.Join(dir, "x.npy")
-				if err := npy.WriteFile(path, &npy.Array{DType: "float32", Shape: []int{5, 50_000}, Data: b}); err != nil {
+				a := &npy.Array{DType: "float32", Shape: []int{5, 50_000}, Data: b}
+				if err := npy.WriteFile(path, a); err != nil {
 					t.Fatal(err)
 				}
 			} else if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -379,7 +380,8 @@ func samePushes(t *testing.T, f *hfx.File, want, got []rmtest.Push) {
 	host := f.Memory[hfx.MemoryHost]
 	for i := range min(len(want), len(got)) {
 		w, g := want[i], got[i]
-		if i >= loading && w.Addr-host.Addr < host.Bytes && g.Addr-host.Addr < host.Bytes && len(w.Words) == len(g.Words) {
+		both := w.Addr-host.Addr < host.Bytes && g.Addr-host.Addr < host.Bytes
+		if i >= loading && both && len(w.Words) == len(g.Words) {
 			w.Addr = g.Addr
 			ticket := len(w.Words) - 12 // of the release at its end
 			copy(w.Words[ticket:][:8], g.Words[ticket:][:8])

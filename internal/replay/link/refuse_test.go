@@ -110,7 +110,8 @@ func TestRefused(t *testing.T) {
 		change func(d *rmtest.Driver)
 		says   string
 	}{
-		{"--model " + model, func(d *rmtest.Driver) { d.Version = "590.48.01" }, "driver 590.48.01: its interface is not known"},
+		{"--model " + model, func(d *rmtest.Driver) { d.Version = "590.48.01" },
+			"driver 590.48.01: its interface is not known"},
 		{"--model " + model, func(d *rmtest.Driver) { d.Version = "nonsense" }, "driver nonsense"},
 		{"--model " + model + " --gpu 1", func(*rmtest.Driver) {}, "no GPU 1: the machine has 1"},
 		{"--model " + model, func(d *rmtest.Driver) { d.Classes = []uint32{rm.AMPERE_COMPUTE_A} },
@@ -191,7 +192,8 @@ func TestPack(t *testing.T) {
 		!strings.Contains(string(b), "behind its end") {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := player.Pack(code, write(t, "m.hfx", code), filepath.Join(dir, "x"), false); !errors.Is(err, hfx.ErrMalformed) {
+	err = player.Pack(code, write(t, "m.hfx", code), filepath.Join(dir, "x"), false)
+	if !errors.Is(err, hfx.ErrMalformed) {
 		t.Error(err)
 	}
 }
