@@ -41,6 +41,16 @@ func (a *app) linkVerb() *cobra.Command {
 	return cmd
 }
 
+// A linkReport is what --json says.
+type linkReport struct {
+	GPU    string `json:"gpu"`
+	Arch   uint32 `json:"arch"`
+	Steps  uint32 `json:"steps"`         // that the player does
+	Words  uint32 `json:"command_words"` // of the program
+	Device uint64 `json:"device_bytes"`
+	Bytes  uint64 `json:"bytes"` // of the file
+}
+
 func (a *app) link(from, to, gpu, entry string) error {
 	g, err := link.GPU(gpu)
 	if err != nil {
@@ -50,10 +60,11 @@ func (a *app) link(from, to, gpu, entry string) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(f.Header)
-	}
 	h := &f.Header
+	if a.json {
+		return a.printJSON(linkReport{GPU: g.Name, Arch: h.Arch, Steps: h.Ops, Words: h.ProgramWords,
+			Device: h.DeviceBytes, Bytes: h.FileBytes})
+	}
 	fmt.Fprintf(a.stderr, "holdfast: %s: for %s (sm_%d): %d steps, %d command words, %s of device memory, %s\n", to,
 		g.Name, h.Arch, h.Ops, h.ProgramWords, bytesText(h.DeviceBytes), bytesText(h.FileBytes))
 	return nil

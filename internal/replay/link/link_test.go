@@ -58,7 +58,8 @@ func recorded(t *testing.T) string {
 		Arch: 90, Program: []string{}, Warnings: []string{},
 		Code: []recording.Code{{Images: []recording.Image{{Arch: 90, Kind: recording.Cubin, Contents: code}}}},
 		Kernels: []recording.Kernel{{Name: "chain", Params: []recording.Param{{Offset: 0, Size: 8},
-			{Offset: 8, Size: 4}, {Offset: 12, Size: 4}}}, {Name: "coop", Params: []recording.Param{{Offset: 0, Size: 8}}},
+			{Offset: 8, Size: 4}, {Offset: 12, Size: 4}}},
+			{Name: "coop", Params: []recording.Param{{Offset: 0, Size: 8}}},
 			{Name: "local", Params: []recording.Param{{Offset: 0, Size: 8}, {Offset: 8, Size: 4}}}},
 		Memory: []recording.Region{{Addr: liveAt, Bytes: liveBytes, Class: recording.Live, Contents: &contents},
 			{Addr: liveAt + 1<<32, Bytes: 4096, Class: recording.Scratch}},
@@ -396,7 +397,7 @@ func samePushes(t *testing.T, f *hfx.File, want, got []rmtest.Push) {
 // What linking gives does not depend on when or where.
 func TestPure(t *testing.T) {
 	file := recorded(t)
-	a, f := linked(t, file)
+	a, _ := linked(t, file)
 	b, _ := linked(t, file)
 	x, err := os.ReadFile(a)
 	if err != nil {
@@ -410,7 +411,8 @@ func TestPure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file2.Close()
-	if f, err = hfx.Open(file2, int64(len(x))); err == nil {
+	f, err := hfx.Open(file2, int64(len(x)))
+	if err == nil {
 		err = f.Verify()
 	}
 	if err != nil {

@@ -195,6 +195,7 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 		rm.NV_ESC_RM_CONTROL: "NVOS54_PARAMETERS", rm.NV_ESC_RM_ALLOC: "NVOS21_PARAMETERS",
 		rm.NV_ESC_RM_MAP_MEMORY: "nv_ioctl_nvos33_parameters_with_fd", rm.NV_ESC_RM_MAP_MEMORY_DMA: "NVOS46_PARAMETERS",
 		rm.NV_ESC_RM_UNMAP_MEMORY_DMA: "NVOS47_PARAMETERS"}[nr]
+	d.keep(f, nr, arg, in)
 	if nr == rm.NV_ESC_CARD_INFO {
 		d.expect("nv_ioctl_card_info_t", len(arg)/32)
 		arg[0] = 1
@@ -203,7 +204,6 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 	if !d.expect(name, len(arg)) {
 		return fmt.Errorf("request %#x is not known", request)
 	}
-	d.keep(f, nr, arg, in)
 	var to []byte
 	var deeper []rm.Pointer
 	if len(in) > 0 {
