@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/constant"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -60,7 +59,7 @@ func generate() ([]byte, error) {
 	if err := constants(&b, "", "internal/rm/numbers.go", "internal/rm/structs.go"); err != nil {
 		return nil, err
 	}
-	if err := constants(&b, "HFX_", "internal/hfx/hfx.go"); err != nil {
+	if err := constants(&b, "HFX_", "internal/hfx/numbers.go"); err != nil {
 		return nil, err
 	}
 	for _, s := range structures {
@@ -84,7 +83,7 @@ func constants(b *bytes.Buffer, prefix string, paths ...string) error {
 		}
 		files = append(files, f)
 	}
-	config := types.Config{Importer: importer.ForCompiler(set, "source", nil)}
+	var config types.Config // these files import nothing
 	info := types.Info{Defs: map[*ast.Ident]types.Object{}}
 	if _, err := config.Check("x", set, files, &info); err != nil {
 		return err

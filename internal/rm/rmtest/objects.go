@@ -1,6 +1,7 @@
 package rmtest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -52,10 +53,8 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 	case rm.NV01_MEMORY_SYSTEM, rm.NV01_MEMORY_LOCAL_USER:
 		o.bytes = d.room(int(le.Uint64(params[64:])))
 		if class != rm.NV01_MEMORY_SYSTEM {
-			left := o.bytes[:min(len(o.bytes), 1)] // what others left there
-			for left[0] = 0xa5; len(left) < len(o.bytes); left = o.bytes[:min(len(o.bytes), 2*len(left))] {
-				copy(o.bytes[len(left):], left)
-			}
+			// What others left there. Of large memory a part is enough: all of it takes longer than the rest of a test.
+			copy(o.bytes, bytes.Repeat([]byte{0xa5}, min(len(o.bytes), 16<<20)))
 		}
 	case rm.HOPPER_USERMODE_A, rm.AMPERE_USERMODE_A:
 		o.bytes = d.room(rm.UsermodeSize)
