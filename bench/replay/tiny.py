@@ -100,9 +100,9 @@ def case_of(args, case, work):
     for _ in range(RUNS):
         for w, cmd in ways.items():
             times[w].append(cold([*cmd, "--times"] if w == "tiny" else cmd, outputs[0], size))
-    for w, list in times.items():
+    for w, took in times.items():
         for k, what in enumerate(("output", "end")):
-            values = sorted(t[k] for t in list)
+            values = sorted(t[k] for t in took)
             result[f"{w}_{what}"] = {"median": statistics.median(values), "least": values[0], "most": values[-1]}
     split = [[int(n) for n in re.findall(r"(\d+) us", t[2])] for t in times["tiny"]]
     names = ("device", "contents", "first run", "fastest run", "outputs")

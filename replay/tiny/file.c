@@ -21,6 +21,15 @@ void read_all(int fd, void *to, u64 n, u64 at, const char *path)
 	}
 }
 
+/* need_sums ends the process on a CPU without the instruction for sums. */
+static void need_sums(void)
+{
+	u32 a = 1, b, c = 0, d;
+	__asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+	if (!(c >> 20 & 1))
+		fail("this CPU has no SSE 4.2, which the player needs");
+}
+
 static u32 crc(u32 c, const u8 *p, u64 n)
 {
 	u64 x = c;
@@ -194,6 +203,7 @@ static void check(const model *m)
 
 void model_open(model *m, const char *path, u64 base, u64 bytes)
 {
+	need_sums();
 	m->path = path, m->base = base;
 	if (bytes < sizeof m->h)
 		malformed(m, "cut short");

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/internal/engine/raw"
 	"holdfast/internal/hfx"
 	"holdfast/internal/hfx/player"
 	"holdfast/internal/npy"
+	"holdfast/internal/recording"
 	"holdfast/internal/rm"
 	"holdfast/internal/rm/rmtest"
+	"holdfast/internal/trace"
 )
 
 func write(t *testing.T, name string, b []byte) string {
@@ -150,6 +153,37 @@ func TestFault(t *testing.T) {
 		if _, err := os.Stat(y); status != 1 || !strings.Contains(said, c.says) || err == nil {
 			t.Errorf("%d, %q, %v; want %q", status, said, err, c.says)
 		}
+	}
+}
+
+// Code that would have to be compiled on the GPU's machine cannot be linked, and nothing is left of the attempt.
+func TestNoMachineCode(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "ptx.hfr")
+	w, err := recording.Create(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := w.Put([]byte(".version 8.0"))
+	work, err := trace.Append(nil, &trace.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
+		Cluster: [3]uint32{1, 1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Finish(&recording.Manifest{Arch: 90, Program: []string{}, Warnings: []string{},
+		Code:    []recording.Code{{Images: []recording.Image{{Arch: 90, Kind: recording.PTX, Contents: code}}}},
+		Kernels: []recording.Kernel{{Name: "k", Params: []recording.Param{}}}, Memory: []recording.Region{},
+		Staging: recording.Span{Addr: stagingAt}, Variables: []recording.Variable{},
+		Entries: []recording.Entry{{Name: "e", Launches: 1, Inputs: []recording.Port{}, Outputs: []recording.Port{},
+			Work: w.Put(work)}}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	_, err = File(from, filepath.Join(dir, "m.hfx"), "", raw.Known["h200"])
+	if err == nil || !strings.Contains(err.Error(), "the recording has [ptx for sm_90]") {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
