@@ -38,6 +38,8 @@ GOFILES  := $(shell find cmd internal ptx -name '*.go' -not -name '*_test.go' 2>
 EMBEDDED := $(shell find cmd internal -name '*.ptx' 2>/dev/null)
 SHIMSRC  := $(wildcard shim/*.c shim/*.h shim/*.sh)
 STUBSRC  := $(wildcard stub/*.c stub/*.h stub/*.sh)
+TINYSRC  := $(wildcard replay/tiny/*.c replay/tiny/*.h replay/tiny/*.sh)
+PLAYER   := internal/hfx/player/lib/player
 
 # LANES has code for both settings of GOEXPERIMENT, VECTORS run it.
 LANES   := ./internal/softgpu/lanes
@@ -58,7 +60,7 @@ bin/holdfast: $(LIBS) $(GOFILES) $(EMBEDDED)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/holdfast
 
 # Recordings without a CUDA library: see docs/howto-replay.md.
-bin/hfreplay: $(GOFILES)
+bin/hfreplay: $(PLAYER) $(GOFILES)
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/hfreplay
 
@@ -67,6 +69,9 @@ $(LIB)/libholdfast.so: $(SHIMSRC)
 
 $(LIB)/libcuda.so.1: $(STUBSRC)
 	CC='$(CC)' sh stub/build.sh $(@D)
+
+$(PLAYER): $(TINYSRC)
+	CC='$(CC)' sh replay/tiny/build.sh $(@D)
 
 examples: $(EXAMPLES)
 
@@ -159,4 +164,4 @@ peers: setup build
 	HOLDFAST_PEERS='$(PEERS)' HOLDFAST_PEERS_MODULES='$(MODULES)' $(GO) test -count=1 -v -timeout 2h ./test/peers
 
 clean:
-	rm -rf bin build libexec $(LIBS)
+	rm -rf bin build libexec $(LIBS) $(PLAYER)

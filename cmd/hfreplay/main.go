@@ -23,6 +23,7 @@ and without CUDA: all it needs are the device files of NVIDIA's open kernel modu
 
 Usage:
   hfreplay MODEL.hfr [--in NAME=FILE]... [--out NAME=FILE]... [-n N]
+  hfreplay pack MODEL.hfx -o FILE     (hfreplay pack --help)
 
 Examples:
   hfreplay vit.hfr --in image=cat.npy --out scores=scores.npy
@@ -49,6 +50,9 @@ func (l *list) String() string     { return strings.Join(*l, " ") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "pack" {
+		return pack(args[1:], stderr)
+	}
 	fs := flag.NewFlagSet("hfreplay", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	var o command.Options
@@ -66,18 +70,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, help)
 		fs.PrintDefaults()
 	}
-	var files []string
-	for { // flags may stand before the file and after it
-		switch err := fs.Parse(args); {
-		case errors.Is(err, flag.ErrHelp):
-			return 0
-		case err != nil:
-			return 2
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		files, args = append(files, fs.Arg(0)), fs.Args()[1:]
+	files, status := parse(fs, args)
+	if status >= 0 {
+		return status
 	}
 	if len(files) != 1 {
 		fmt.Fprintf(stderr, "hfreplay: %d recordings are named, it takes one (hfreplay --help)\n", len(files))
@@ -103,6 +98,22 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// parse reads flags, which may stand before files and after them. status is below 0 if all is well.
+func parse(fs *flag.FlagSet, args []string) (files []string, status int) {
+	for {
+		switch err := fs.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return nil, 0
+		case err != nil:
+			return nil, 2
+		}
+		if fs.NArg() == 0 {
+			return files, -1
+		}
+		files, args = append(files, fs.Arg(0)), fs.Args()[1:]
+	}
 }
 
 func say(r *command.Report, asJSON bool, stdout, stderr io.Writer) error {

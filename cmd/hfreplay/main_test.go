@@ -3,13 +3,54 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"holdfast/internal/engine/raw"
+	"holdfast/internal/hfx/player"
 	"holdfast/internal/recording"
+	"holdfast/internal/replay/link"
 	"holdfast/internal/trace"
 )
+
+// A packed recording is one executable, which knows its recording.
+func TestPack(t *testing.T) {
+	dir := t.TempDir()
+	linked, to := filepath.Join(dir, "set.hfx"), filepath.Join(dir, "set")
+	if _, err := link.File(recorded(t), linked, "", raw.Known["h200"]); err != nil {
+		t.Fatal(err)
+	}
+	_, built := player.Binary()
+	for _, x := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"pack " + linked, 2, "-o FILE"},
+		{"pack -o " + to, 2, "one linked recording"},
+		{"pack --nonsense", 2, "not defined"},
+		{"pack --help", 0, "--beside"},
+		{"pack nothing.hfx -o " + to, 1, "no such file"},
+		{"pack " + recorded(t) + " -o " + to, 1, "malformed linked recording"},
+		{"pack " + linked + " -o " + to, 0, "the player"},
+		{"pack " + linked + " --beside -o " + to, 0, "the player"},
+	} {
+		var out, errs bytes.Buffer
+		if status := run(strings.Fields(x.args), &out, &errs); built != nil && status == 1 {
+			if !strings.Contains(errs.String(), "build it with make") {
+				t.Errorf("%q: %q", x.args, &errs)
+			}
+		} else if status != x.status || !strings.Contains(errs.String(), x.says) || out.Len() > 0 {
+			t.Errorf("%q: %d, %q, %q; want %d and %q", x.args, status, &errs, &out, x.status, x.says)
+		} else if status == 0 && !strings.Contains(x.args, "--help") {
+			if said, err := exec.Command(to, "--verify").CombinedOutput(); err != nil || len(said) > 0 {
+				t.Errorf("%q: %q, %v", x.args, said, err)
+			}
+		}
+	}
+}
 
 func TestRefusals(t *testing.T) {
 	file := recorded(t)

@@ -89,8 +89,12 @@ var rules = []rule{
 	{of: "internal/qmd", only: nil, why: "launch descriptors are bytes"},
 	{of: "internal/cubin", only: []string{"internal/fatbin"}, why: "placing code touches no device"},
 	{of: "internal/engine", only: nil, why: "an interface: its backends and its users know nothing of each other"},
+	{of: "internal/hfx", only: nil, why: "a format of files; another reader of it is in C"},
+	{of: "internal/hfx/player", only: []string{"internal/hfx"}, why: "two files made one"},
+	{of: "internal/replay/link", forbid: []string{"internal/engine/driver", "internal/cuda/native"},
+		why: "linking needs no GPU and no library"},
 	{of: "internal/engine/raw", only: []string{"internal/engine", "internal/rm", "internal/qmd", "internal/cubin",
-		"internal/fatbin"},
+		"internal/fatbin", "internal/hfx"},
 		why: "the smallest replayer takes it: it needs neither libcuda nor the dynamic loader"},
 	{of: "internal/wire", only: nil, why: "a protocol must not depend on its ends"},
 	{of: "internal/keeper", only: nil, why: "the keeper outlives every bug of the rest: it has nothing of the rest " +

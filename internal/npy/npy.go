@@ -168,31 +168,40 @@ func parse(dict []byte) (*Array, int64, error) {
 
 // Write writes an array. Data begins at a multiple of 64 bytes.
 func Write(w io.Writer, a *Array) error {
-	spelled := spell(a.DType)
-	if spelled == "" {
-		return fmt.Errorf("type %s cannot be written", a.DType)
-	}
-	var dims strings.Builder
-	n := SizeOf(a.DType)
-	for _, d := range a.Shape {
-		fmt.Fprintf(&dims, "%d, ", d)
-		n *= d
+	head, n, err := Head(a.DType, a.Shape)
+	if err != nil {
+		return err
 	}
 	if n != len(a.Data) {
 		return fmt.Errorf("%s %v has %d bytes, not %d", a.DType, a.Shape, n, len(a.Data))
 	}
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	_, err = w.Write(a.Data)
+	return err
+}
+
+// Head is what stands before an array's data, and how many bytes of these there are.
+func Head(dtype string, shape []int) (head []byte, size int, err error) {
+	spelled := spell(dtype)
+	if spelled == "" {
+		return nil, 0, fmt.Errorf("type %s cannot be written", dtype)
+	}
+	var dims strings.Builder
+	size = SizeOf(dtype)
+	for _, d := range shape {
+		fmt.Fprintf(&dims, "%d, ", d)
+		size *= d
+	}
 	tuple := strings.TrimSuffix(dims.String(), " ")
-	if len(a.Shape) > 1 {
+	if len(shape) > 1 {
 		tuple = strings.TrimSuffix(tuple, ",")
 	}
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", spelled, tuple)
 	dict += strings.Repeat(" ", 63-(10+len(dict))%64) + "\n"
-	head := binary.LittleEndian.AppendUint16([]byte(magic+"\x01\x00"), uint16(len(dict)))
-	if _, err := w.Write(append(head, dict...)); err != nil {
-		return err
-	}
-	_, err := w.Write(a.Data)
-	return err
+	head = binary.LittleEndian.AppendUint16([]byte(magic+"\x01\x00"), uint16(len(dict)))
+	return append(head, dict...), size, nil
 }
 
 // WriteFile writes an array to a file.

@@ -23,6 +23,8 @@ type File struct {
 	r        io.ReaderAt
 	c        io.Closer
 	dec      *zstd.Decoder
+	// InOrder has Each give pieces in the order of blobs, by one worker.
+	InOrder bool
 }
 
 // Open opens the recording at path.
@@ -143,7 +145,7 @@ func (f *File) Read(b Blob) ([]byte, error) {
 }
 
 // Each reads blobs with several workers and gives use every piece that is not all zeros; i is the place of its blob
-// in blobs. use is called by one goroutine at a time, in any order; b is its own only until it returns.
+// in blobs. use is called by one goroutine at a time, in any order if not InOrder; b is its own only until it returns.
 func (f *File) Each(blobs []Blob, use func(i int, offset int64, b []byte) error) error {
 	type piece struct {
 		blob, chunk int
@@ -155,7 +157,11 @@ func (f *File) Each(blobs []Blob, use func(i int, offset int64, b []byte) error)
 	var first error
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), 16) {
+	workers := min(runtime.GOMAXPROCS(0), 16)
+	if f.InOrder {
+		workers = 1
+	}
+	for range workers {
 		wg.Go(func() {
 			buf := newBuffers()
 			for p := range todo {

@@ -150,3 +150,6 @@ const (
 	UsermodeSize     = 0x10000
 	UsermodeDoorbell = 0x90
 )
+
+// SpaceLimit is the last address of an address space.
+const SpaceLimit = 1<<49 - 1

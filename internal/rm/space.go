@@ -19,9 +19,8 @@ const BuffersSize = 64 << 20
 
 // Limits of an address space.
 const (
-	spaceBase  = 0x1000
-	spaceSize  = 0x1fffffb000000
-	spaceLimit = 1<<49 - 1
+	spaceBase = 0x1000
+	spaceSize = 0x1fffffb000000
 )
 
 // managed is an address space of the resource manager's own.
@@ -37,7 +36,7 @@ func (c *Client) NewSpace(device Handle) (Space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address space: %w", err)
 	}
-	m, err := c.Alloc(device, NV01_MEMORY_VIRTUAL, &NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{Limit: spaceLimit,
+	m, err := c.Alloc(device, NV01_MEMORY_VIRTUAL, &NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS{Limit: SpaceLimit,
 		HVASpace: uint32(v)})
 	if err != nil {
 		return nil, fmt.Errorf("address space: %w", err)

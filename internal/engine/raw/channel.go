@@ -48,6 +48,22 @@ type channel struct {
 
 // openChannel brings up the channel and its objects.
 func (b *Backend) openChannel(Options) error {
+	if err := b.doorbell(); err != nil {
+		return err
+	}
+	c := &channel{}
+	b.ch = c
+	if err := b.channelMemory(c); err != nil {
+		return err
+	}
+	if err := b.newChannel(c); err != nil {
+		return fmt.Errorf("channel: %w", err)
+	}
+	return b.startChannel()
+}
+
+// doorbell maps the registers by which the GPU is told of work.
+func (b *Backend) doorbell() error {
 	user, err := b.rm.Alloc(b.sub, b.usermode(), nil)
 	if err != nil {
 		return fmt.Errorf("doorbell: %w", err)
@@ -60,8 +76,11 @@ func (b *Backend) openChannel(Options) error {
 		return fmt.Errorf("doorbell: %w", err)
 	}
 	b.later(b.user.Close)
-	c := &channel{}
-	b.ch = c
+	return nil
+}
+
+// channelMemory makes what a channel has before there is one.
+func (b *Backend) channelMemory(c *channel) (err error) {
 	for _, m := range []struct {
 		to   **memory
 		kind kind
@@ -74,14 +93,13 @@ func (b *Backend) openChannel(Options) error {
 		}
 		b.later(func() error { return b.freeMemory(*m.to) })
 	}
-	if err := b.newChannel(c); err != nil {
-		return fmt.Errorf("channel: %w", err)
-	}
-	return b.startChannel()
+	return nil
 }
 
-func (b *Backend) usermode() uint32 {
-	if b.gen.fifo == rm.HOPPER_CHANNEL_GPFIFO_A {
+func (b *Backend) usermode() uint32 { return b.gen.usermode() }
+
+func (g *generation) usermode() uint32 {
+	if g.fifo == rm.HOPPER_CHANNEL_GPFIFO_A {
 		return rm.HOPPER_USERMODE_A
 	}
 	return rm.AMPERE_USERMODE_A
@@ -131,7 +149,7 @@ func (b *Backend) newChannel(c *channel) (err error) {
 
 // scheduleChannel lets a channel run. Its own buffers must have addresses before that.
 func (b *Backend) scheduleChannel(c *channel) (err error) {
-	if c.base, err = b.own.take(rm.BuffersSize); err != nil {
+	if err := b.channelAddresses(c); err != nil {
 		return err
 	}
 	if err := b.space.Bind(c.handle, c.base); err != nil {
@@ -147,6 +165,12 @@ func (b *Backend) scheduleChannel(c *channel) (err error) {
 	}
 	c.token = token.WorkSubmitToken
 	return nil
+}
+
+// channelAddresses sets addresses aside for the engine's own buffers.
+func (b *Backend) channelAddresses(c *channel) (err error) {
+	c.base, err = b.own.take(rm.BuffersSize)
+	return err
 }
 
 // closeChannel ends a channel, whatever it is doing.
@@ -222,8 +246,12 @@ func (b *Backend) ring(p *pushbuffer) error {
 		c.push = 0
 	}
 	c.rung = c.ticket
-	copy(c.host.host[pushAt+c.push:], p.bytes())
-	b.kick(c.host.addr+pushAt+uint64(c.push), uint32(len(p.w)))
+	if b.sheet != nil {
+		b.sheet.Submit(p.w, pushAt+c.push, c.ticket)
+	} else {
+		copy(c.host.host[pushAt+c.push:], p.bytes())
+		b.kick(c.host.addr+pushAt+uint64(c.push), uint32(len(p.w)))
+	}
 	c.push += (n + 63) &^ 63
 	return nil
 }
@@ -249,6 +277,10 @@ const patience = 30 * time.Second
 
 // wait waits for a ticket; 0 is none.
 func (b *Backend) wait(ticket uint64) error {
+	if b.sheet != nil {
+		b.sheet.Wait(ticket)
+		return nil
+	}
 	err := b.waitUntil(ticket, time.Now().Add(patience))
 	if err != nil && b.dead == nil {
 		b.dead = fmt.Errorf("raw: the channel is gone: %w", err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"holdfast/internal/engine"
+	"holdfast/internal/hfx"
 	"holdfast/internal/rm"
 )
 
@@ -85,10 +86,10 @@ func ownSize(size uint64) uint64 { return (size + hugePage - 1) &^ (hugePage - 1
 type kind uint8
 
 const (
-	device  kind = iota // device memory
-	visible             // device memory that this process sees, written through write-combining buffers
-	pinned              // pages of this process
-	system              // system memory of the driver's, contiguous
+	device  kind = hfx.Device  // device memory
+	visible kind = hfx.Visible // device memory that this process sees, written through write-combining buffers
+	pinned  kind = hfx.Pinned  // pages of this process
+	system  kind = hfx.System  // system memory of the driver's, contiguous
 )
 
 // newMemory makes memory. addr 0: at an address of our own.
@@ -105,10 +106,23 @@ func (b *Backend) newMemory(k kind, addr, size uint64) (m *memory, err error) {
 		}
 		m.own = true
 	}
+	if b.sheet != nil {
+		b.sheet.Memory(m.addr, size, uint32(k))
+	} else if err := b.allocate(m, k); err != nil {
+		return m, err
+	}
+	m.placed = true
+	b.placed = slices.Insert(b.placed, b.search(m.addr), m)
+	return m, nil
+}
+
+// allocate has the driver make memory and map it.
+func (b *Backend) allocate(m *memory, k kind) (err error) {
+	size := m.size
 	switch k {
 	case pinned:
 		if m.pages, err = b.files.Memory(int(size)); err != nil {
-			return m, err
+			return err
 		}
 		m.host = m.pages
 		m.handle, err = b.rm.Pin(b.dev, b.device, m.pages)
@@ -118,19 +132,14 @@ func (b *Backend) newMemory(k kind, addr, size uint64) (m *memory, err error) {
 		m.handle, err = b.rm.Alloc(b.device, rm.NV01_MEMORY_LOCAL_USER, deviceMemory(b.rm.Root, size, k == visible))
 	}
 	if err != nil {
-		return m, err
+		return err
 	}
 	if k == visible || k == system {
 		if err := b.mapMemory(m, k); err != nil {
-			return m, err
+			return err
 		}
 	}
-	if err := b.space.Map(m.addr, size, m.handle, k == pinned || k == system); err != nil {
-		return m, err
-	}
-	m.placed = true
-	b.placed = slices.Insert(b.placed, b.search(m.addr), m)
-	return m, nil
+	return b.space.Map(m.addr, size, m.handle, k == pinned || k == system)
 }
 
 // search is where memory at addr stands, or would stand, among what is placed.
@@ -203,7 +212,11 @@ func (b *Backend) freeMemory(m *memory) error {
 		if i := b.search(m.addr); i < len(b.placed) && b.placed[i] == m {
 			b.placed = slices.Delete(b.placed, i, i+1)
 		}
-		errs = append(errs, b.space.Unmap(m.addr, m.size, m.handle))
+		if b.sheet != nil {
+			b.sheet.Free()
+		} else {
+			errs = append(errs, b.space.Unmap(m.addr, m.size, m.handle))
+		}
 	}
 	if m.handle != 0 {
 		errs = append(errs, b.rm.Free(b.device, m.handle))
@@ -270,7 +283,7 @@ func (b *Backend) Write(addr uint64, p []byte) error {
 		if err := b.wait(ticket[i]); err != nil {
 			return err
 		}
-		copy(stage.host[stageAt+i*half:], p[:n])
+		b.put(stageAt+i*half, p[:n])
 		var err error
 		if ticket[i], err = b.move(addr, stage.addr+stageAt+uint64(i*half), uint64(n)); err != nil {
 			return err
@@ -293,7 +306,7 @@ func (b *Backend) Read(addr uint64, p []byte) error {
 		if err := b.wait(ticket[i]); err != nil {
 			return err
 		}
-		copy(to[i], stage.host[stageAt+i*half:])
+		b.take(stageAt+i*half, to[i])
 		to[i] = nil
 		return nil
 	}
@@ -310,6 +323,24 @@ func (b *Backend) Read(addr uint64, p []byte) error {
 		to[i], addr, p = p[:n], addr+uint64(n), p[n:]
 	}
 	return errors.Join(take(i), take(i^1))
+}
+
+// put leaves bytes in the host memory for the next submission.
+func (b *Backend) put(at int, p []byte) {
+	if b.sheet != nil {
+		b.sheet.Put(at, p)
+		return
+	}
+	copy(b.ch.host.host[at:], p)
+}
+
+// take gets bytes that the GPU has left in the host memory.
+func (b *Backend) take(at int, p []byte) {
+	if b.sheet != nil {
+		b.sheet.Take(at, len(p))
+		return
+	}
+	copy(p, b.ch.host.host[at:])
 }
 
 // move submits one copy.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"holdfast/internal/engine"
+	"holdfast/internal/hfx"
 	"holdfast/internal/qmd"
 	"holdfast/internal/rm"
 )
@@ -45,10 +46,12 @@ type Backend struct {
 	sub     rm.Handle
 	gen     generation
 	info    engine.Info
-	tpcs    uint32 // multiprocessor pairs that the chip can have
-	perTPC  uint32 // multiprocessors of each
-	warps   uint32 // of each multiprocessor
-	sms     uint32 // multiprocessors that there are
+	GPU                 // what code is made for
+	tpcs    uint32      // multiprocessor pairs that the chip can have
+	perTPC  uint32      // multiprocessors of each
+	warps   uint32      // of each multiprocessor
+	sms     uint32      // multiprocessors that there are
+	sheet   *hfx.Writer // takes down what would be done; nil: there is a GPU
 	options Options
 	user    *rm.Mapping
 	own     addresses // device addresses of our own
@@ -96,6 +99,20 @@ func Open(o Options) (b *Backend, err error) {
 		}
 	}
 	return b, nil
+}
+
+// Probe says what a GPU is, and leaves it as it was.
+func Probe(o Options) (GPU, error) {
+	if o.Files == nil {
+		o.Files = rm.OS{}
+	}
+	b := &Backend{files: o.Files}
+	for _, step := range []func(Options) error{b.openDevice, b.identify} {
+		if err := step(o); err != nil {
+			return GPU{}, errors.Join(fmt.Errorf("raw: %w", err), b.Close())
+		}
+	}
+	return b.GPU, b.Close()
 }
 
 // later puts off what Close does, last first.
@@ -193,10 +210,24 @@ func (b *Backend) identify(Options) error {
 	if err != nil {
 		return err
 	}
-	b.tpcs, b.perTPC, b.warps = gr[0]*gr[1], gr[2], gr[3]
-	b.sms = gr[4] * gr[2]
-	b.tpcs = min(b.tpcs, gr[4])
+	b.setGPU(GPU{Name: b.info.Name, Arch: b.gen.arch, GPCs: gr[0], TPCsPerGPC: gr[1], SMsPerTPC: gr[2], Warps: gr[3],
+		TPCs: gr[4]})
 	return nil
+}
+
+// A GPU is what launches and their memory depend on.
+type GPU struct {
+	Name                   string
+	Arch                   int    // 90 for sm_90
+	GPCs, TPCsPerGPC, TPCs uint32 // that the chip can have, and how many multiprocessor pairs there are
+	SMsPerTPC              uint32
+	Warps                  uint32 // of a multiprocessor
+}
+
+func (b *Backend) setGPU(g GPU) {
+	b.GPU = g
+	b.perTPC, b.warps, b.sms = g.SMsPerTPC, g.Warps, g.TPCs*g.SMsPerTPC
+	b.tpcs = min(g.GPCs*g.TPCsPerGPC, g.TPCs)
 }
 
 func text(b []byte) string {

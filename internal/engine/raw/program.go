@@ -210,6 +210,9 @@ func (p *program) place(out *pushbuffer) (err error) {
 		return err
 	}
 	p.words = uint32(len(out.w))
+	if s := p.b.sheet; s != nil {
+		s.Header.Program, s.Header.ProgramWords = p.push.addr, p.words
+	}
 	return nil
 }
 
@@ -224,6 +227,9 @@ func (p *program) Run(timeout time.Duration) error {
 	}
 	if p.push == nil {
 		return errors.New("raw: the program is closed")
+	}
+	if b.sheet != nil {
+		return errors.New("raw: it is linked, there is no GPU")
 	}
 	end := b.ch.host.host[endAt:]
 	rm.Store64(end, 0)

@@ -1,6 +1,7 @@
 package rmtest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -101,6 +102,7 @@ func (c *channel) run(d *Driver) {
 			d.wrong("pushbuffer at %#x is not mapped", entry&0xfffffffffc)
 			return
 		}
+		d.Pushes = append(d.Pushes, Push{entry & 0xfffffffffc, bytes.Clone(push)})
 		err := c.words(d, push)
 		if errors.Is(err, errHang) {
 			c.dead = true
@@ -275,10 +277,11 @@ func (c *channel) lines(d *Driver, do uint32, get func(uint32) uint64) error {
 	if height > 1 && (from < width*size || to < width*size) {
 		return fmt.Errorf("line of %d bytes, pitches %d and %d", width*size, from, to)
 	}
+	value := get(0x700)
 	for y := range height {
 		line := make([]byte, width*size)
 		for x := range line {
-			line[x] = byte(get(0x700) >> (8 * (uint64(x) % size)))
+			line[x] = byte(value >> (8 * (uint64(x) % size)))
 		}
 		if !remap {
 			at := 0

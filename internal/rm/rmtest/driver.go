@@ -5,6 +5,7 @@
 package rmtest
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"fmt"
@@ -31,20 +32,36 @@ type Driver struct {
 	// FaultAt is the address that the debugger tells, FaultPC where multiprocessor 120 was in its code.
 	FaultAt, FaultPC uint64
 
-	Space   Memory
-	Calls   []string // what was asked, in order
-	Methods []string // what the channel did, in order
-	Errs    []error  // what was wrong with it
+	Space    Memory
+	Calls    []string  // what was asked, in order
+	Requests []Request // the same in bytes
+	Pushes   []Push    // what the channel was handed, in order
+	Methods  []string  // what the channel did, in order
+	Errs     []error   // what was wrong with it
 
 	size    map[string]int
 	objects map[uint32]object
 	open    map[int32]*file
 	last    int32
-	bells   map[*byte]bool
-	group   uint32 // of the channel
-	bound   uint32 // the channel that unified memory has
+	bells   map[*byte][]byte // words of doorbells
+	group   uint32           // of the channel
+	bound   uint32           // the channel that unified memory has
 	channel *channel
-	live    int // memory of this process that was not unmapped
+	live    int    // memory of this process that was not unmapped
+	arena   *arena // where memory comes from that another process sees too; nil: there is none
+}
+
+// A Request is what the driver was asked, but for addresses and descriptors, which are 0.
+type Request struct {
+	Path   string // of the file
+	Number uint32
+	Bytes  [][]byte // the structure, and what it points to
+}
+
+// A Push is words that the channel was handed.
+type Push struct {
+	Addr  uint64
+	Words []byte
 }
 
 type object struct {
@@ -56,7 +73,7 @@ type object struct {
 func NewDriver(version string) *Driver {
 	d := &Driver{Version: version, size: map[string]int{}, objects: map[uint32]object{}, open: map[int32]*file{},
 		Hang:  -1,
-		bells: map[*byte]bool{}, Classes: []uint32{rm.HOPPER_COMPUTE_A, rm.HOPPER_CHANNEL_GPFIFO_A,
+		bells: map[*byte][]byte{}, Classes: []uint32{rm.HOPPER_COMPUTE_A, rm.HOPPER_CHANNEL_GPFIFO_A,
 			rm.HOPPER_DMA_COPY_A,
 			rm.HOPPER_USERMODE_A}}
 	d.sizes(version)
@@ -114,7 +131,7 @@ func (d *Driver) Open(path string) (rm.File, error) {
 // Memory is memory of the test.
 func (d *Driver) Memory(size int) ([]byte, error) {
 	d.live++
-	return make([]byte, size), nil
+	return d.room(size), nil
 }
 
 // Unmap ends a mapping.
@@ -122,9 +139,13 @@ func (d *Driver) Unmap([]byte) error { d.live--; return nil }
 
 // Ring runs what the channel has been given.
 func (d *Driver) Ring(doorbell []byte, token uint32) {
-	if !d.bells[&doorbell[0]] {
+	if d.bells[&doorbell[0]] == nil {
 		d.wrong("the doorbell is not there")
 	}
+	d.ring(token)
+}
+
+func (d *Driver) ring(token uint32) {
 	if d.channel == nil || !d.channel.scheduled || token != d.channel.token {
 		d.wrong("token %d is no channel's that runs", token)
 		return
@@ -174,6 +195,7 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 		rm.NV_ESC_RM_CONTROL: "NVOS54_PARAMETERS", rm.NV_ESC_RM_ALLOC: "NVOS21_PARAMETERS",
 		rm.NV_ESC_RM_MAP_MEMORY: "nv_ioctl_nvos33_parameters_with_fd", rm.NV_ESC_RM_MAP_MEMORY_DMA: "NVOS46_PARAMETERS",
 		rm.NV_ESC_RM_UNMAP_MEMORY_DMA: "NVOS47_PARAMETERS"}[nr]
+	d.keep(f, nr, arg, in)
 	if nr == rm.NV_ESC_CARD_INFO {
 		d.expect("nv_ioctl_card_info_t", len(arg)/32)
 		arg[0] = 1
@@ -209,6 +231,38 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 		le.PutUint32(arg[40:], d.Space.unmap(le.Uint64(arg[24:])))
 	}
 	return nil
+}
+
+// keep notes a request.
+func (d *Driver) keep(f *file, nr uint32, arg []byte, in []rm.Pointer) {
+	r := Request{Path: f.path, Number: nr}
+	var add func(b []byte, in []rm.Pointer)
+	add = func(b []byte, in []rm.Pointer) {
+		b = bytes.Clone(b)
+		r.Bytes = append(r.Bytes, b)
+		for _, p := range in {
+			clear(b[p.At:][:8])
+			if nr != rm.NV_ESC_RM_ALLOC_MEMORY { // there it points to memory, not to a structure
+				add(p.To, p.In)
+			}
+		}
+	}
+	add(arg, in)
+	switch b := r.Bytes[0]; nr {
+	case rm.NV_ESC_REGISTER_FD:
+		clear(b)
+	case rm.NV_ESC_RM_MAP_MEMORY:
+		clear(b[48:52])
+	}
+	d.Requests = append(d.Requests, r)
+}
+
+// room is zeroed memory of an object.
+func (d *Driver) room(n int) []byte {
+	if d.arena != nil {
+		return d.arena.take(n)
+	}
+	return make([]byte, n)
 }
 
 // expect compares a size with the vendor's.

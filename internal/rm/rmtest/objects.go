@@ -51,13 +51,14 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 	o := object{class: class, parent: parent}
 	switch class {
 	case rm.NV01_MEMORY_SYSTEM, rm.NV01_MEMORY_LOCAL_USER:
-		o.bytes = bytes.Repeat([]byte{0xa5}, int(le.Uint64(params[64:]))) // what others left there
-		if class == rm.NV01_MEMORY_SYSTEM {
-			clear(o.bytes)
+		o.bytes = d.room(int(le.Uint64(params[64:])))
+		if class != rm.NV01_MEMORY_SYSTEM {
+			// What others left there. Of large memory a part is enough: all of it takes longer than the rest of a test.
+			copy(o.bytes, bytes.Repeat([]byte{0xa5}, min(len(o.bytes), 16<<20)))
 		}
 	case rm.HOPPER_USERMODE_A, rm.AMPERE_USERMODE_A:
-		o.bytes = make([]byte, rm.UsermodeSize)
-		d.bells[&o.bytes[rm.UsermodeDoorbell]] = true
+		o.bytes = d.room(rm.UsermodeSize)
+		d.bells[&o.bytes[rm.UsermodeDoorbell]] = o.bytes[rm.UsermodeDoorbell:][:4]
 	case rm.HOPPER_CHANNEL_GPFIFO_A, rm.AMPERE_CHANNEL_GPFIFO_A:
 		if !d.known(le.Uint32(params), le.Uint32(params[24:]), le.Uint32(params[32:])) {
 			return invalidObject
