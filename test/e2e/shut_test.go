@@ -33,7 +33,7 @@ func newRolled(s *site, prepare func()) *rolled {
 	return r
 }
 
-// checkpoint makes an image. A short lease may be over on a busy machine: that costs a checkpoint, and it is made again.
+// checkpoint makes an image. A short lease may be over on a busy machine: that costs a checkpoint, which is made again.
 func (r *rolled) checkpoint(img string) {
 	r.s.t.Helper()
 	for i := 0; ; i++ {

@@ -1,19 +1,16 @@
 package raw
 
 import (
-	"embed"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
 
 	"holdfast/internal/engine"
+	"holdfast/internal/engine/raw/move"
 )
 
 // Copies and sets are launches of kernels of our own wherever those can do them: the next launch is chained to them,
 // and they begin at once. The copy engine takes some 5 us for any, since work before and after has to be waited for.
-
-//go:embed move/*.cubin
-var moveCode embed.FS
 
 const (
 	moveThreads = 256 // of a block
@@ -26,7 +23,7 @@ func (b *Backend) mover() (*code, error) {
 	if b.moves != nil {
 		return b.moves, nil
 	}
-	image, err := moveCode.ReadFile(fmt.Sprintf("move/sm_%d.cubin", b.gen.arch))
+	image, err := move.Code(b.gen.arch)
 	if err != nil {
 		return nil, err
 	}

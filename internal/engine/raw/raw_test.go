@@ -2,19 +2,17 @@ package raw
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
+	"holdfast/internal/engine/raw/rawtest"
 	"holdfast/internal/qmd"
 	"holdfast/internal/rm"
 	"holdfast/internal/rm/rmtest"
@@ -33,7 +31,7 @@ func play(t *testing.T, version string, o Options) (*rmtest.Driver, *Backend) {
 	if err != nil {
 		t.Fatal(err, d.Errs)
 	}
-	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(b.moves, m, at) }
+	d.Kernel = func(m *rmtest.Memory, at uint64) error { return rawtest.Play(m, at, nil, nil) }
 	d.Next = next
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
@@ -68,84 +66,26 @@ func next(b []byte) (uint64, func(*rmtest.Memory)) {
 func load(t *testing.T, d *rmtest.Driver, b *Backend) *code {
 	t.Helper()
 	c := loadOn(t, b)
-	d.Kernel = func(m *rmtest.Memory, at uint64) error {
-		err := execute(c, m, at)
-		if errors.Is(err, errNoCode) {
-			err = execute(b.moves, m, at)
-		}
-		return err
-	}
+	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(c, m, at) }
 	return c
 }
 
-var errNoCode = errors.New("no code is there")
-
-// execute does what kernels of the sample do, and those that move memory: it finds them by their address in the
-// descriptor, and parameters through its constant bank 0.
+// execute does what kernels of the sample do, and those that move memory.
 func execute(c *code, m *rmtest.Memory, at uint64) error {
-	if c == nil {
-		return errNoCode
-	}
-	d := qmd.Descriptor{V: &qmd.V4, B: m.Bytes(at, uint64(qmd.V4.Size))}
-	program := d.Get(qmd.ProgramUpper, 0)<<32 | d.Get(qmd.ProgramLower, 0)
-	bank := m.Bytes((d.Get(qmd.BankAddrUpper, 0)<<32|d.Get(qmd.BankAddrLower, 0))<<6, d.Get(qmd.BankSize, 0)<<4)
-	if bank == nil {
-		return errors.New("constant bank 0 is not mapped")
-	}
-	for _, name := range c.image.Kernels {
-		fn, err := c.image.Function(name)
-		if err != nil {
-			return err
-		}
-		if c.memory.addr+fn.Code == program {
-			return perform(fn.Name, d, m, bank[fn.ParamBase:])
-		}
-	}
-	return fmt.Errorf("%#x: %w", program, errNoCode)
-}
-
-func perform(kernel string, d qmd.Descriptor, m *rmtest.Memory, p []byte) error {
-	var unit uint64
-	switch {
-	case kernel == "empty":
-	case kernel == "chain":
-		x := m.Bytes(le.Uint64(p), 4)
-		if x == nil {
-			return fmt.Errorf("access to %#x", le.Uint64(p))
-		}
-		le.PutUint32(x, le.Uint32(x)*le.Uint32(p[8:])+le.Uint32(p[12:]))
-	case strings.HasPrefix(kernel, "hf_copy"):
-		fmt.Sscanf(kernel, "hf_copy%d", &unit)
-		eachUnit(d, le.Uint64(p[32:]), le.Uint64(p[40:]), func(row, i uint64) {
-			copy(m.Bytes(le.Uint64(p)+row*le.Uint64(p[16:])+i*unit, unit),
-				m.Bytes(le.Uint64(p[8:])+row*le.Uint64(p[24:])+i*unit, unit))
-		})
-	case strings.HasPrefix(kernel, "hf_set"):
-		fmt.Sscanf(kernel, "hf_set%d", &unit)
-		eachUnit(d, le.Uint64(p[16:]), le.Uint64(p[24:]), func(row, i uint64) {
-			to := m.Bytes(le.Uint64(p)+row*le.Uint64(p[8:])+i*unit, unit)
-			for j := range to {
-				to[j] = p[32+j%4]
+	return rawtest.Play(m, at, c.image, func(l *rawtest.Launch) error {
+		switch l.Name {
+		case "empty":
+		case "chain":
+			x := m.Bytes(le.Uint64(l.Params), 4)
+			if x == nil {
+				return fmt.Errorf("access to %#x", le.Uint64(l.Params))
 			}
-		})
-	default:
-		return fmt.Errorf("kernel %s is not played", kernel)
-	}
-	return nil
-}
-
-// eachUnit is the loops of move/move.cu.
-func eachUnit(d qmd.Descriptor, width, height uint64, do func(row, i uint64)) {
-	gx, gy, block := d.Get(qmd.GridWidth, 0), d.Get(qmd.GridHeight, 0), d.Get(qmd.ThreadsX, 0)
-	for by := range gy {
-		for thread := range gx * block {
-			for row := by; row < height; row += gy {
-				for i := thread; i < width; i += gx * block {
-					do(row, i)
-				}
-			}
+			le.PutUint32(x, le.Uint32(x)*le.Uint32(l.Params[8:])+le.Uint32(l.Params[12:]))
+		default:
+			return fmt.Errorf("kernel %s is not played", l.Name)
 		}
-	}
+		return nil
+	})
 }
 
 func chainOp(t *testing.T, c *code, addr uint64, mul, inc uint32) engine.Op {
@@ -763,41 +703,5 @@ func TestAddresses(t *testing.T) {
 	take(40, 60)
 	if _, err := a.take(30); err == nil {
 		t.Error("more than there is")
-	}
-}
-
-// The cubins that move memory are made of the source that stands beside them (move/build.sh).
-func TestMoveCode(t *testing.T) {
-	sums, err := os.ReadFile("move/sums.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := 0
-	for line := range strings.Lines(string(sums)) {
-		f := strings.Fields(line)
-		if len(f) != 2 || len(f[0]) != 2*sha256.Size {
-			continue
-		}
-		b, err := os.ReadFile("move/" + f[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprintf("%x", sha256.Sum256(b)); got != f[0] {
-			t.Errorf("%s is %s, sums.txt says %s: run move/build.sh", f[1], got, f[0])
-		}
-		files++
-	}
-	if files != 1+len(generations) {
-		t.Errorf("%d files in sums.txt", files)
-	}
-	for _, g := range generations {
-		image, err := moveCode.ReadFile(fmt.Sprintf("move/sm_%d.cubin", g.arch))
-		if err != nil {
-			t.Fatal(err)
-		}
-		im, err := cubin.Open(image)
-		if err != nil || im.Arch != g.arch || len(im.Kernels) != 10 {
-			t.Errorf("sm_%d: %v", g.arch, err)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"holdfast/internal/cubin"
 	"holdfast/internal/engine"
 	"holdfast/internal/engine/raw"
+	"holdfast/internal/engine/raw/rawtest"
 	"holdfast/internal/hfx"
 	"holdfast/internal/npy"
 	"holdfast/internal/qmd"
@@ -148,32 +149,23 @@ func play(t *testing.T, version string) *rmtest.Driver {
 	return d
 }
 
-// execute does what a kernel does. Code is placed at a multiple of its largest size.
+// execute does what kernels of the sample do, and those that move memory.
 func execute(im *cubin.Image, m *rmtest.Memory, at uint64) error {
-	d := qmd.Descriptor{V: &qmd.V4, B: m.Bytes(at, uint64(qmd.V4.Size))}
-	program := (d.Get(qmd.ProgramUpper, 0)<<32 | d.Get(qmd.ProgramLower, 0)) % hfx.HugePage
-	bank := m.Bytes((d.Get(qmd.BankAddrUpper, 0)<<32|d.Get(qmd.BankAddrLower, 0))<<6, d.Get(qmd.BankSize, 0)<<4)
-	for _, name := range []string{"chain", "coop", "local"} {
-		fn, err := im.Function(name)
-		if err != nil {
-			return err
-		}
-		if fn.Code != program || bank == nil {
-			continue
-		}
-		p := bank[fn.ParamBase:]
+	return rawtest.Play(m, at, im, func(l *rawtest.Launch) error {
+		p := l.Params
 		x := m.Bytes(le.Uint64(p), 4)
 		switch {
 		case x == nil:
 			return fmt.Errorf("access to %#x", le.Uint64(p))
-		case name == "chain":
+		case l.Name == "chain":
 			le.PutUint32(x, le.Uint32(x)*le.Uint32(p[8:])+le.Uint32(p[12:]))
-		default:
+		case l.Name == "coop" || l.Name == "local":
 			le.PutUint32(x, le.Uint32(x)+1)
+		default:
+			return fmt.Errorf("kernel %s is not played", l.Name)
 		}
 		return nil
-	}
-	return fmt.Errorf("no kernel at %#x", program)
+	})
 }
 
 // inOrder is a backend that loads one code after the other, as linking does.

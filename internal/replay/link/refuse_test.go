@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"holdfast/internal/engine/raw"
+	"holdfast/internal/engine/raw/rawtest"
 	"holdfast/internal/hfx"
 	"holdfast/internal/hfx/player"
 	"holdfast/internal/npy"
@@ -142,7 +143,7 @@ func TestFault(t *testing.T) {
 		says   string
 	}{
 		{func(d *rmtest.Driver) {
-			d.Kernel = func(*rmtest.Memory, uint64) error { return errors.New("broken") }
+			d.Kernel = func(m *rmtest.Memory, at uint64) error { return rawtest.Play(m, at, nil, nil) } // moves alone
 		}, nil, "channel error 13 at word 1"},
 		{func(d *rmtest.Driver) { d.Hang = 3 }, []string{"--timeout", "0"}, "not complete in time, at word"},
 	} {
