@@ -68,6 +68,9 @@ func (c *checker) image(g recording.Image, kernels []*kernel) error {
 	}
 	m, err := ptx.Parse("", b)
 	if err == nil {
+		err = ptx.Check(m) // of a name that is there twice, nobody says which one is meant
+	}
+	if err == nil {
 		var list []*footprint.Summary
 		if list, err = summarise.Module(m); err == nil {
 			j := newJudge(fromptx.Module(m))

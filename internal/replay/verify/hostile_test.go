@@ -112,9 +112,11 @@ var hostiles = []hostile{
 		"{ .param .u64 a; st.param.u64 [a], %d0; call __internal_f, (a); }", onArgs, "taken on trust"},
 	{"a function of that name twice", ".func f() { ret; }\n.func f() { .reg .b64 %d<2>;\n" +
 		"mov.u64 %d0, 0x7f0000000000;\n" +
-		"st.global.u32 [%d0], 1; ret; }", "call f;", refused, "it writes"},
+		"st.global.u32 [%d0], 1; ret; }", "call f;", onArgs, "f is defined a second time"},
 	{"the same in the other order", ".func f() { .reg .b64 %d<2>; mov.u64 %d0, 0x7f0000000000;\n" +
-		"st.global.u32 [%d0], 1; ret; }\n.func f() { ret; }", "call f;", onArgs, "two functions f"},
+		"st.global.u32 [%d0], 1; ret; }\n.func f() { ret; }", "call f;", onArgs, "f is defined a second time"},
+	{"registers that are declared twice", "", ".reg .b64 %d<9>; st.global.u32 [%d0], %r1;", onArgs,
+		"%d is declared a second time"},
 	{"called through a pointer", ".func f() { ret; }", "mov.u64 %d1, f; P: .callprototype _ (); call %d1, (), P;",
 		onArgs, ""},
 	{"prints", ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);", `{ .param .b64 a; .param .b64 b;

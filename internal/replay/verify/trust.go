@@ -13,15 +13,12 @@ import (
 type judge struct {
 	m     *ir.Module
 	funcs map[string]*ir.Func
-	twice map[string]bool // functions that are there more than once: which one is called is not said
 }
 
+// newJudge is for modules whose names have been checked.
 func newJudge(m *ir.Module) *judge {
-	j := &judge{m: m, funcs: map[string]*ir.Func{}, twice: map[string]bool{}}
+	j := &judge{m: m, funcs: map[string]*ir.Func{}}
 	for _, f := range m.Funcs {
-		if j.funcs[f.Name] != nil {
-			j.twice[f.Name] = true
-		}
 		j.funcs[f.Name] = f
 	}
 	return j
@@ -36,11 +33,7 @@ func (j *judge) judge(name string) (refused, doubt string) {
 	}
 	reached := []*ir.Func{j.funcs[name]}
 	for i := 0; i < len(reached); i++ {
-		f := reached[i]
-		if j.twice[f.Name] {
-			unsure("its PTX has two functions %s", f.Name)
-		}
-		for _, in := range instructions(f) {
+		for _, in := range instructions(reached[i]) {
 			if in.Reach == ir.Textures {
 				refused = "it uses textures or surfaces, which a recording cannot have"
 			}
