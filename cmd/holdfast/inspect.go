@@ -111,7 +111,13 @@ func inspectMemory(w io.Writer, m *recording.Manifest) {
 	}
 	sums := map[string]*sum{recording.Live: {}, recording.Scratch: {}}
 	zero, last := int64(0), recording.Span{}
+	var constant sum
 	for _, r := range m.Memory {
+		if r.Class == recording.Constant {
+			constant.n++
+			constant.bytes += r.Bytes
+			r.Class = recording.Live
+		}
 		sums[r.Class].n++
 		sums[r.Class].bytes += r.Bytes
 		if r.Contents == nil {
@@ -127,8 +133,12 @@ func inspectMemory(w io.Writer, m *recording.Manifest) {
 		last = recording.Span{Addr: m.Memory[0].Addr, Bytes: int64(m.Memory[n-1].Addr) +
 			m.Memory[n-1].Bytes - int64(m.Memory[0].Addr)}
 	}
-	fmt.Fprintf(w, "memory, pinned to %v and above: %d regions with contents, %s (%s of it zeros); %d without, %s\n",
+	written := ""
+	if constant.n > 0 {
+		written = fmt.Sprintf("; %d of them, %s, are never written", constant.n, bytesText(uint64(constant.bytes)))
+	}
+	fmt.Fprintf(w, "memory, pinned to %v and above: %d regions with contents, %s (%s of it zeros)%s; %d without, %s\n",
 		last.Addr, sums[recording.Live].n,
-		bytesText(uint64(sums[recording.Live].bytes)), bytesText(uint64(zero)), sums[recording.Scratch].n,
+		bytesText(uint64(sums[recording.Live].bytes)), bytesText(uint64(zero)), written, sums[recording.Scratch].n,
 		bytesText(uint64(sums[recording.Scratch].bytes)))
 }

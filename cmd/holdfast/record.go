@@ -12,6 +12,7 @@ import (
 
 	"holdfast/internal/recorder"
 	"holdfast/internal/recording"
+	"holdfast/internal/replay/verify"
 
 	"github.com/spf13/cobra"
 )
@@ -156,11 +157,25 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 	if err = errors.Join(err, finish); err != nil {
 		return notRecorded(f, status, err)
 	}
+	declareConstant(w, m)
 	size, err := w.Finish(m)
 	if err != nil {
 		return &exitError{exitHoldfast, err}
 	}
 	return a.recordedRange(f.out, size, m, status)
+}
+
+// declareConstant says of memory that no work of the recording can write that it is constant: weights, mostly. It is
+// known only of code that can be read; all other memory stays live.
+func declareConstant(w *recording.Writer, m *recording.Manifest) {
+	f, err := w.Preview(m)
+	if err != nil {
+		return // and Finish says why
+	}
+	defer f.Close()
+	for _, i := range verify.Constants(f) {
+		m.Memory[i].Class = recording.Constant
+	}
 }
 
 // notRecorded says why there is no recording. A program that was interrupted needs no explanation.

@@ -68,6 +68,7 @@ func (a *app) root() *cobra.Command {
 		a.serveVerb(),
 		a.inspectVerb(),
 		a.linkVerb(),
+		a.verifyRecordingVerb(),
 		a.traceVerb(),
 		a.ptxVerb(),
 		a.emulateVerb(),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sort"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -59,8 +60,9 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("%w: it does not begin as one does", ErrMalformed)
 	}
 	le := binary.LittleEndian
-	if v := le.Uint32(head[8:]); v != Version || le.Uint32(head[12:]) != 0 {
-		return nil, fmt.Errorf("%w: version %d, this holdfast reads %d", ErrMalformed, v, Version)
+	version := le.Uint32(head[8:])
+	if version < 1 || version > Version || le.Uint32(head[12:]) != 0 {
+		return nil, fmt.Errorf("%w: version %d, this holdfast reads 1 to %d", ErrMalformed, version, Version)
 	}
 	at, n := le.Uint64(head[16:]), le.Uint64(head[24:])
 	if at < headerSize || at > uint64(size) || n != uint64(size)-at || n > MaxManifest {
@@ -78,6 +80,9 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	m, err := decodeManifest(text)
 	if err != nil {
 		return nil, err
+	}
+	if m.Version != int(version) {
+		return nil, fmt.Errorf("%w: a manifest of version %d in a file of version %d", ErrMalformed, m.Version, version)
 	}
 	if err := m.check(headerSize, int64(at)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -142,6 +147,23 @@ func (f *File) Read(b Blob) ([]byte, error) {
 		out = append(out, p...)
 	}
 	return out, nil
+}
+
+// ReadAt is n bytes of a blob from an offset on. Whole chunks are read, and checked.
+func (f *File) ReadAt(b Blob, offset, n int64) ([]byte, error) {
+	if offset < 0 || n < 0 || offset > b.Bytes || n > b.Bytes-offset {
+		return nil, fmt.Errorf("bytes %d to %d of %d", offset, offset+n, b.Bytes)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	first, end := offset/ChunkSize, (offset+n+ChunkSize-1)/ChunkSize
+	at := first * ChunkSize
+	part, err := f.Read(Blob{Bytes: min(b.Bytes, end*ChunkSize) - at, Chunks: b.Chunks[first:end]})
+	if err != nil {
+		return nil, err
+	}
+	return part[offset-at:][:n], nil
 }
 
 // Each reads blobs with several workers and gives use every piece that is not all zeros; i is the place of its blob
@@ -303,11 +325,15 @@ func (m *Manifest) checkCopy(c *trace.Copy) error {
 		c.DstSlice != 0 || c.SrcSlice != 0 {
 		return fmt.Errorf("copy with flags %#x and depth %d", c.Flags, c.Depth)
 	}
-	if c.Width == 0 || c.Height == 0 || !m.rows(c.Dst, c.DstPitch, c.Width, c.Height) {
+	n, ok := m.rows(c.Dst, c.DstPitch, c.Width, c.Height)
+	if c.Width == 0 || c.Height == 0 || !ok {
 		return fmt.Errorf("%d × %d bytes to %#x are not in the recording's memory", c.Width, c.Height, c.Dst)
 	}
+	if r := m.constant(c.Dst, n); r != nil {
+		return fmt.Errorf("%d × %d bytes to %#x: the region at %v is constant", c.Width, c.Height, c.Dst, r.Addr)
+	}
 	if c.Flags&trace.Set == 0 {
-		if !m.rows(c.Src, c.SrcPitch, c.Width, c.Height) {
+		if _, ok := m.rows(c.Src, c.SrcPitch, c.Width, c.Height); !ok {
 			return fmt.Errorf("%d × %d bytes from %#x are not in the recording's memory", c.Width, c.Height, c.Src)
 		}
 		return nil
@@ -319,16 +345,32 @@ func (m *Manifest) checkCopy(c *trace.Copy) error {
 	return nil
 }
 
-// rows reports whether all rows lie in the recording's memory, each in what is mapped for it.
-func (m *Manifest) rows(addr, pitch, width, height uint64) bool {
+// rows reports whether all rows lie in the recording's memory, each in what is mapped for it, and how many bytes it is
+// from the first to the last.
+func (m *Manifest) rows(addr, pitch, width, height uint64) (n uint64, ok bool) {
 	if height > 1 && (pitch < width || (height-1) > (1<<62)/pitch) {
-		return false
+		return 0, false
 	}
-	n := width
+	n = width
 	if height > 1 {
 		n += (height - 1) * pitch
 	}
-	return n >= width && m.holds(addr, n)
+	return n, n >= width && m.holds(addr, n)
+}
+
+// behind is the place of the first region that begins above an address.
+func (m *Manifest) behind(addr uint64) int {
+	return sort.Search(len(m.Memory), func(i int) bool { return uint64(m.Memory[i].Addr) > addr })
+}
+
+// constant is the first constant region that has a byte of [addr, addr+n), which is memory of the recording.
+func (m *Manifest) constant(addr, n uint64) *Region {
+	for i := max(0, m.behind(addr)-1); i < len(m.Memory) && uint64(m.Memory[i].Addr) < addr+n; i++ {
+		if r := &m.Memory[i]; r.Class == Constant && uint64(r.Addr)+uint64(r.Bytes) > addr {
+			return r
+		}
+	}
+	return nil
 }
 
 // holds reports whether [addr, addr+n) lies in staging memory or in regions that follow each other without a gap.
@@ -336,16 +378,7 @@ func (m *Manifest) holds(addr, n uint64) bool {
 	if m.Staging.holds(addr, n) {
 		return true
 	}
-	lo, hi := 0, len(m.Memory)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if uint64(m.Memory[mid].Addr) <= addr {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	for i := lo - 1; i >= 0 && i < len(m.Memory); i++ {
+	for i := m.behind(addr) - 1; i >= 0 && i < len(m.Memory); i++ {
 		r := Span{m.Memory[i].Addr, m.Memory[i].Bytes}
 		if addr < uint64(r.Addr) || addr-uint64(r.Addr) >= uint64(r.Bytes) {
 			return false

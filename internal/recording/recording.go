@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,8 +29,8 @@ import (
 // ErrMalformed is wrapped by the errors of files that break the format.
 var ErrMalformed = errors.New("malformed recording")
 
-// Version is that of the format.
-const Version = 1
+// Version is the newest of the format. A recording has the lowest that can say what it says.
+const Version = 2
 
 // Limits.
 const (
@@ -153,6 +154,8 @@ type Region struct {
 const (
 	Live    = "live"    // there when the range began: weights, constants, state, and what the program has left
 	Scratch = "scratch" // came in the range
+	// Constant (version 2) is Live, and no work of the recording writes it. Whoever recorded it has shown that.
+	Constant = "constant"
 )
 
 // A Span is a range of addresses.
@@ -219,8 +222,8 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return nil, fmt.Errorf("%w: manifest: %w", ErrMalformed, err)
 	}
-	if v.Version != Version {
-		return nil, fmt.Errorf("%w: version %d, this holdfast reads %d", ErrMalformed, v.Version, Version)
+	if v.Version < 1 || v.Version > Version {
+		return nil, fmt.Errorf("%w: version %d, this holdfast reads 1 to %d", ErrMalformed, v.Version, Version)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -231,7 +234,18 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	if again, err := m.encode(); err != nil || !bytes.Equal(again, b) {
 		return nil, fmt.Errorf("%w: the manifest is not in its canonical form", ErrMalformed)
 	}
+	if m.Version != m.lowest() {
+		return nil, fmt.Errorf("%w: version %d, what it says is of version %d", ErrMalformed, m.Version, m.lowest())
+	}
 	return m, nil
+}
+
+// lowest is the version that can say what the manifest says.
+func (m *Manifest) lowest() int {
+	if slices.ContainsFunc(m.Memory, func(r Region) bool { return r.Class == Constant }) {
+		return 2
+	}
+	return 1
 }
 
 // check holds the manifest against itself and the bytes of the file that chunks may lie in.
@@ -316,12 +330,12 @@ func (m *Manifest) checkCode() error {
 func (m *Manifest) checkMemory() error {
 	end := Addr(1)
 	for i, r := range m.Memory {
-		if r.Addr < end || r.Bytes <= 0 || uint64(r.Addr)+uint64(r.Bytes) < uint64(r.Addr) || r.Class != Live &&
-			r.Class != Scratch {
+		if r.Addr < end || r.Bytes <= 0 || uint64(r.Addr)+uint64(r.Bytes) < uint64(r.Addr) ||
+			!slices.Contains([]string{Live, Scratch, Constant}, r.Class) {
 			return fmt.Errorf("region %d (%q): %d bytes at %v", i, r.Class, r.Bytes, r.Addr)
 		}
 		end = r.Addr + Addr(r.Bytes)
-		if (r.Contents != nil) != (r.Class == Live) {
+		if (r.Contents == nil) != (r.Class == Scratch) {
 			return fmt.Errorf("region %d at %v: its contents do not fit its class", i, r.Addr)
 		}
 		if r.Contents == nil {

@@ -171,7 +171,9 @@ func TestNonsense(t *testing.T) {
 		{`"arch":90`, `"arch": 90`, "canonical"},
 		{`"contents":{"bytes":12,`, `"contents":{"bytes":4294967297,`, "limit"},
 		{`"arch":90`, `"arch":90,"more":1`, "unknown field"},
-		{`"version":1`, `"version":2`, "version 2"},
+		{`"version":1`, `"version":2`, "what it says is of version 1"},
+		{`"version":1`, `"version":3`, "version 3"},
+		{`"class":"live"`, `"class":"constant"`, "what it says is of version 2"},
 		{`"kind":"ptx"`, `"kind":"elf"`, "elf"},
 		{`"addr":"0x800000"`, `"addr":"0x300001"`, "region 2"},
 		{`"addr":"0x800000"`, `"addr":"0x1000001"`, "overlaps"},
@@ -200,6 +202,94 @@ func TestNonsense(t *testing.T) {
 				continue
 			}
 			t.Errorf("%s: %v, want something about %q", c.new, err, c.want)
+		}
+	}
+}
+
+// Constant memory makes a recording of version 2, and no copy may write it. A preview leaves the writer as it was.
+func TestConstant(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.hfr")
+	finish := func(dst uint64) error {
+		w, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Abort()
+		work, err := trace.Append(nil, &trace.Copy{Dst: dst, Src: 0x200000, Width: 8, Height: 1, Depth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := w.Put([]byte("12345678"))
+		m := &Manifest{Arch: 90, Program: []string{}, Warnings: []string{}, Variables: []Variable{}, Code: []Code{},
+			Kernels: []Kernel{}, Memory: []Region{{Addr: 0x200000, Bytes: 8, Class: Live, Contents: &b},
+				{Addr: 0x200008, Bytes: 8, Class: Live, Contents: &b}},
+			Staging: Span{0x1000000, 2 << 20},
+			Entries: []Entry{{Name: "e", Copies: 1, Work: w.Put(work), Inputs: []Port{}, Outputs: []Port{}}}}
+		f, err := w.Preview(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Verify(), f.Close()); err != nil || f.Manifest.Version != 1 {
+			t.Fatalf("version %d, %v", f.Manifest.Version, err)
+		}
+		m.Memory[0].Class = Constant
+		_, err = w.Finish(m)
+		return err
+	}
+	if err := finish(0x200008); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(); err != nil || f.Manifest.Version != 2 {
+		t.Errorf("version %d, %v", f.Manifest.Version, err)
+	}
+	if part, err := f.ReadAt(*f.Manifest.Memory[0].Contents, 3, 2); err != nil || string(part) != "45" {
+		t.Errorf("%q, %v", part, err)
+	}
+	if err := finish(0x200004); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "is constant") {
+		t.Errorf("a copy into it: %v", err)
+	}
+}
+
+// Part of a blob is what the whole has there.
+func TestReadAt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.hfr")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	whole := make([]byte, 3*ChunkSize+17) // the second chunk stays zero
+	for i := range whole {
+		if i < ChunkSize || i >= 2*ChunkSize {
+			whole[i] = byte(r.Uint32())
+		}
+	}
+	b := w.Put(whole)
+	if _, err := w.Finish(&Manifest{Arch: 90, Staging: Span{0x1000000, 0},
+		Memory:  []Region{{Addr: 0x200000, Bytes: b.Bytes, Class: Live, Contents: &b}},
+		Entries: []Entry{{Name: "e", Work: w.Put(nil)}}}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 100 {
+		at := r.Int64N(b.Bytes + 1)
+		n := r.Int64N(b.Bytes - at + 1)
+		if got, err := f.ReadAt(b, at, n); err != nil || !bytes.Equal(got, whole[at:at+n]) {
+			t.Fatalf("%d bytes from %d: %d, %v", n, at, len(got), err)
+		}
+	}
+	for _, c := range [][2]int64{{-1, 1}, {0, -1}, {b.Bytes, 1}, {b.Bytes + 1, 0}, {1, b.Bytes}} {
+		if _, err := f.ReadAt(b, c[0], c[1]); err == nil {
+			t.Errorf("%d bytes from %d", c[1], c[0])
 		}
 	}
 }

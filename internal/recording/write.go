@@ -145,7 +145,32 @@ func (w *Writer) Finish(m *Manifest) (int64, error) {
 }
 
 func (w *Writer) finish(m *Manifest) (int64, error) {
-	m.Version, m.Chunks = Version, append([]Chunk{}, w.chunks...)
+	size, err := w.seal(m)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.readable(size); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(w.f.Chmod(0o666&^umask()), w.f.Sync(), os.Rename(w.f.Name(), w.path)); err != nil {
+		return 0, err
+	}
+	return size, w.f.Close()
+}
+
+// Preview is what Finish would write, to be read before that: who looks at it may change the manifest. It is good
+// until the writer is used again; closing it leaves the writer as it is.
+func (w *Writer) Preview(m *Manifest) (*File, error) {
+	size, err := w.seal(m)
+	if err != nil {
+		return nil, err
+	}
+	return NewFile(w.f, size)
+}
+
+// seal writes manifest and header, over those that there may be. It returns the size of the file.
+func (w *Writer) seal(m *Manifest) (int64, error) {
+	m.Version, m.Chunks = m.lowest(), append([]Chunk{}, w.chunks...)
 	at := w.at
 	if err := m.check(headerSize, at); err != nil {
 		return 0, fmt.Errorf("what was recorded cannot be described: %w", err)
@@ -157,31 +182,29 @@ func (w *Writer) finish(m *Manifest) (int64, error) {
 	if len(text) > MaxManifest {
 		return 0, fmt.Errorf("a manifest of %d bytes, limit %d", len(text), MaxManifest)
 	}
-	w.write(text)
 	if w.err != nil {
 		return 0, w.err
 	}
+	size := at + int64(len(text))
+	if _, err := w.f.WriteAt(text, at); err != nil {
+		return 0, err
+	}
+	if err := w.f.Truncate(size); err != nil {
+		return 0, err
+	}
 	head := append([]byte(magic), make([]byte, headerSize-len(magic))...)
 	sum := sha256.Sum256(text)
-	binary.LittleEndian.PutUint32(head[8:], Version)
+	binary.LittleEndian.PutUint32(head[8:], uint32(m.Version))
 	binary.LittleEndian.PutUint64(head[16:], uint64(at))
 	binary.LittleEndian.PutUint64(head[24:], uint64(len(text)))
 	copy(head[32:], sum[:])
-	if _, err := w.f.WriteAt(head, 0); err != nil {
-		return 0, err
-	}
-	if err := w.readable(); err != nil {
-		return 0, err
-	}
-	if err := errors.Join(w.f.Chmod(0o666&^umask()), w.f.Sync(), os.Rename(w.f.Name(), w.path)); err != nil {
-		return 0, err
-	}
-	return w.at, w.f.Close()
+	_, err = w.f.WriteAt(head, 0)
+	return size, err
 }
 
 // readable makes sure that what was written can be read: a reader checks more than the writer knows.
-func (w *Writer) readable() error {
-	f, err := NewFile(w.f, w.at)
+func (w *Writer) readable(size int64) error {
+	f, err := NewFile(w.f, size)
 	if err != nil {
 		return err
 	}

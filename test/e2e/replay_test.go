@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"math"
 	"os"
@@ -238,6 +239,67 @@ func TestReplayDamaged(t *testing.T) {
 	}
 	s.fails(2, "replay", file, "--backend", "soft", "--in", "nothing="+file)
 	s.fails(2, "replay", file, "--backend", "soft", "--out", "y")
+}
+
+// resealed is a recording with another manifest, whose digest is right.
+func resealed(b []byte, change func(manifest string) string) []byte {
+	at := binary.LittleEndian.Uint64(b[16:])
+	text := change(string(b[at:]))
+	out := append(bytes.Clone(b[:at]), text...)
+	binary.LittleEndian.PutUint64(out[24:], uint64(len(text)))
+	sum := sha256.Sum256([]byte(text))
+	copy(out[32:], sum[:])
+	return out
+}
+
+// What a program does is proven to stay in its memory, whose weights are known to be constant; what was changed such
+// that it does not is refused.
+func TestVerify(t *testing.T) {
+	s := newSite(t)
+	file := s.path("m.hfr")
+	s.recordInfer(file, "--how", "streams")
+	if text := s.ok("verify", file, "--strict"); !strings.Contains(text, "4 launches: 4 proven") ||
+		!strings.Contains(text, "6 (3.05 MiB) that nothing writes") {
+		t.Error(text)
+	}
+	r := into[struct {
+		Verified bool
+		Regions  []struct{ Class, Written string }
+	}](s, "verify", file)
+	constant := 0
+	for _, g := range r.Regions {
+		if (g.Class == recording.Constant) != (g.Written == "never") {
+			t.Errorf("%+v", g)
+		}
+		if g.Class == recording.Constant {
+			constant++
+		}
+	}
+	if !r.Verified || constant != 6 {
+		t.Errorf("%+v", r)
+	}
+	refused := func(file, want string, args ...string) {
+		t.Helper()
+		if text := s.fails(1, append([]string{"verify", file}, args...)...); !strings.Contains(text, want) {
+			t.Errorf("%s, want something about %q", text, want)
+		}
+	}
+	good := []byte(s.read("m.hfr"))
+	put := func(name string, b []byte) string {
+		if err := os.WriteFile(s.path(name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return s.path(name)
+	}
+	refused(put("short", good[:len(good)-1]), "cut short")
+	refused(put("constant", resealed(good, func(m string) string {
+		return strings.Replace(m, `"bytes":64,"class":"live"`, `"bytes":64,"class":"constant"`, 1)
+	})), "is constant")
+	refused(put("unknown", resealed(good, func(m string) string {
+		return strings.Replace(m, `"arch":90`, `"arch":90,"autorun":true`, 1)
+	})), "unknown field")
+	refused(s.faulty(softMemory+64<<30, 10), "kernel spin: it writes 0x801000000000")
+	s.ok("verify", s.faulty(softMemory, 10), "--strict")
 }
 
 // softMemory is where device memory of the software GPU begins.
