@@ -28,6 +28,11 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 # GOEXPERIMENT=nosimd), or without this Makefile, it is slower and computes the same.
 export GOEXPERIMENT ?= simd
 
+# Tests are compiled the way the commands are: without cgo and without the directory in what the compiler writes. So
+# both share what is compiled, also with other checkouts.
+export CGO_ENABLED ?= 0
+export GOFLAGS     := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath
+
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 LIB      := internal/embedded/lib
@@ -51,18 +56,19 @@ VETTED := -vet=off
 # Packages that are pure enough for the race detector to be worth its time.
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
-.PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit portable
+.PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit
+.PHONY: portable late
 
 build: bin/holdfast bin/hfreplay
 
 bin/holdfast: $(LIBS) $(GOFILES) $(EMBEDDED)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/holdfast
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/holdfast
 
 # Recordings without a CUDA library: see docs/howto-replay.md.
 bin/hfreplay: $(PLAYER) $(GOFILES)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/hfreplay
+	$(GO) build -ldflags '-s -w' -o $@ ./cmd/hfreplay
 
 $(LIB)/libholdfast.so: $(SHIMSRC)
 	CC='$(CC)' sh shim/build.sh $(@D)
@@ -105,7 +111,12 @@ install: build
 	install -m 755 bin/holdfast '$(DESTDIR)$(PREFIX)/bin/holdfast'
 
 # Unit tests first, then end to end: what fails cheaply fails early.
-test: setup lint build examples criu unit portable race fuzz-smoke e2e
+test: setup lint build examples criu unit late
+
+# e2e mostly waits for processes: what computes runs beside it.
+late: build examples criu
+	@bash scripts/beside.sh '$(MAKE) --no-print-directory e2e' \
+		'nice $(MAKE) --no-print-directory portable race fuzz-smoke'
 
 # Some packages compute, others mostly wait for processes, so more of them run at once than there are cores.
 unit: build examples criu
@@ -119,7 +130,7 @@ portable: build
 	GOEXPERIMENT=nosimd $(GO) test $(VETTED) $(VECTORS)
 
 race: build
-	$(GO) test $(VETTED) -race $(RACE)
+	CGO_ENABLED=1 $(GO) test $(VETTED) -race $(RACE)
 
 e2e: build examples criu
 	HOLDFAST_E2E=required $(GO) test $(VETTED) -parallel 6 -timeout 12m ./test/e2e
@@ -129,9 +140,8 @@ fuzz-smoke: $(LIBS)
 
 lint: $(LIBS)
 	@test -z "$$(gofmt -l cmd internal ptx test | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted' >&2; exit 1; }
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
-	@GO='$(GO)' bash scripts/check-generated.sh
+	@bash scripts/beside.sh "GO='$(GO)' bash scripts/check-generated.sh" \
+		'$(GO) vet ./... && $(GO) run $(STATICCHECK) ./...'
 
 # Every generated file. A change of a generator is committed together with what it makes.
 generate:

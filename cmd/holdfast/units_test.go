@@ -80,15 +80,3 @@ func TestRates(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 }
-
-// A file that says it is NumPy's is one, or is refused.
-func FuzzNPY(f *testing.F) {
-	f.Add([]byte("\x93NUMPY\x01\x00\x10\x00{'descr': '<f4'}"))
-	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\x7f"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		head, err := npyHeader(bytes.NewReader(b))
-		if err == nil && !bytes.HasPrefix(b, head) {
-			t.Fatalf("a header of %d bytes that is not in the file", len(head))
-		}
-	})
-}

@@ -53,11 +53,22 @@ func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(con
 	if before != nil {
 		b.before = func(p *process.Program) error { return before(ctx, p) }
 	}
+	return e.patiently(programs, b.all, func() {
+		cancel()
+		b.mu.Lock() // before belongs to the caller, which goes on now
+		b.before = nil
+		b.mu.Unlock()
+	})
+}
+
+// patiently does what brings programs back, and waits for it until the patience ends: then it calls late, and returns a
+// *NotBackError. What is done goes on.
+func (e *Env) patiently(programs []*process.Program, do func() error, late func()) error {
 	done := make(chan struct{})
 	var err error
 	go func() {
 		defer close(done)
-		err = b.all()
+		err = do()
 	}()
 	limit := time.NewTimer(e.patience())
 	defer limit.Stop()
@@ -66,10 +77,7 @@ func (e *Env) comeBack(programs []*process.Program, t *timeline, before func(con
 		return err
 	case <-limit.C:
 	}
-	cancel()
-	b.mu.Lock() // before belongs to the caller, which goes on now
-	b.before = nil
-	b.mu.Unlock()
+	late()
 	return notBack(programs, done)
 }
 

@@ -231,20 +231,9 @@ func (e *Env) goOn(programs []*process.Program, flags uint32) error {
 	if len(programs) == 0 {
 		return nil
 	}
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		err = parallel(programs, func(p *process.Program) error { return e.goesOn(p, flags) })
-	}()
-	limit := time.NewTimer(e.patience())
-	defer limit.Stop()
-	select {
-	case <-done:
-		return err
-	case <-limit.C:
-		return notBack(programs, done)
-	}
+	return e.patiently(programs, func() error {
+		return parallel(programs, func(p *process.Program) error { return e.goesOn(p, flags) })
+	}, func() {})
 }
 
 // goesOn returns when a program runs, is gone, or says why it cannot go on; in the last case it stays shut, and the

@@ -3,7 +3,10 @@ package corpus
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // An image is what ranges of memory hold at some time.
@@ -22,13 +25,6 @@ func (m *Machine) save(ranges []Range) (*image, error) {
 		im.data = append(im.data, bytes.Clone(b))
 	}
 	return im, nil
-}
-
-// initial is what r holds before the launch.
-func (p *prepared) initial(r Range) []byte {
-	out := make([]byte, r.Len())
-	p.fillInitial(r, out)
-	return out
 }
 
 // fillInitial writes what r holds before the launch to out, which has its length.
@@ -83,8 +79,8 @@ func (j *judge) same(ranges []Range) (bool, error) {
 				next = saved.ranges[i]
 			}
 			if at < next.Lo {
-				if !bytes.Equal(now[at-r.Lo:next.Lo-r.Lo], j.p.initial(Range{at, next.Lo})) {
-					return false, nil
+				if same, err := j.unchanged(Range{at, next.Lo}); !same {
+					return false, err
 				}
 				at = next.Lo
 			}
@@ -95,6 +91,50 @@ func (j *judge) same(ranges []Range) (bool, error) {
 				at = hi
 			}
 		}
+	}
+	return true, nil
+}
+
+// unchanged reports whether r holds what it did before the launch.
+func (j *judge) unchanged(r Range) (bool, error) {
+	at := r.Lo
+	for _, x := range j.p.memory {
+		lo, hi := max(x.Lo, at), min(x.Lo+uint64(len(x.begin)), r.Hi)
+		if lo >= hi {
+			continue
+		}
+		if same, err := j.zero(Range{at, lo}); !same {
+			return false, err
+		}
+		now, err := j.space.Bytes(lo, hi-lo)
+		if err != nil || !bytes.Equal(now, x.begin[lo-x.Lo:hi-x.Lo]) {
+			return false, err
+		}
+		at = hi
+	}
+	return j.zero(Range{at, r.Hi})
+}
+
+// zero reports whether r holds zeros. What was never touched is not looked at: the system would make pages of it.
+func (m *Machine) zero(r Range) (bool, error) {
+	for r.Lo < r.Hi {
+		from, err := unix.Seek(m.fd, int64(r.Lo-base), unix.SEEK_DATA)
+		if err == unix.ENXIO || err == nil && uint64(from) >= r.Hi-base {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("device memory: %w", err)
+		}
+		to, err := unix.Seek(m.fd, from, unix.SEEK_HOLE)
+		if err != nil {
+			return false, fmt.Errorf("device memory: %w", err)
+		}
+		lo, hi := base+uint64(from), min(base+uint64(to), r.Hi)
+		b, err := m.space.Bytes(lo, hi-lo)
+		if err != nil || b[0] != 0 || !bytes.Equal(b[1:], b[:len(b)-1]) {
+			return false, err
+		}
+		r.Lo = hi
 	}
 	return true, nil
 }

@@ -1,7 +1,6 @@
 package corpus
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -203,11 +202,11 @@ func (j *judge) clobbered() error {
 
 // clobber notes that x is clobbered. Memory holds what it does at the end of the launch.
 func (j *judge) clobber(x Range, sites []softgpu.Site) error {
-	after, err := j.space.Bytes(x.Lo, x.Len())
+	same, err := j.unchanged(x)
 	if err != nil {
 		return err
 	}
-	j.f.Clobbered = append(j.f.Clobbered, Clobber{x, lines(sites), !bytes.Equal(after, j.p.initial(x))})
+	j.f.Clobbered = append(j.f.Clobbered, Clobber{x, lines(sites), !same})
 	return nil
 }
 

@@ -117,3 +117,45 @@ func TestStray(t *testing.T) {
 		t.Errorf("stray accesses %x, want 4 bytes at %x", f.Stray, lo)
 	}
 }
+
+// What a launch finds is compared where it was touched and where it was not.
+func TestUnchanged(t *testing.T) {
+	m, err := NewMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a := application(t, copyBody, func(a *Application) { a.Buffers["b"] = Buffer{Bytes: 16 << 20} })
+	p, err := m.prepare(a, &a.Launches[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &judge{Machine: m, p: p}
+	all := Range{p.memory[0].Lo, p.memory[len(p.memory)-1].Hi}
+	if same, err := j.unchanged(all); !same || err != nil {
+		t.Fatal(same, err)
+	}
+	for _, name := range []string{"a", "b"} {
+		for _, off := range []uint64{0, 5, 1023, 1 << 20, 16<<20 - 1} {
+			if off >= a.Buffers[name].Bytes {
+				continue
+			}
+			at := a.Address(name) + off
+			b, err := m.space.Bytes(at, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[0] ^= 0x80
+			if same, err := j.unchanged(all); same || err != nil {
+				t.Errorf("byte %d of %s: %v, %v", off, name, same, err)
+			}
+			if same, err := j.unchanged(Range{at + 1, all.Hi}); !same || err != nil {
+				t.Errorf("behind byte %d of %s: %v, %v", off, name, same, err)
+			}
+			b[0] ^= 0x80
+			if same, err := j.unchanged(all); !same || err != nil {
+				t.Errorf("byte %d of %s is as before: %v, %v", off, name, same, err)
+			}
+		}
+	}
+}

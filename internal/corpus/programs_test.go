@@ -351,3 +351,10 @@ func (r *reference) compare(want *call, got map[string][]byte) error {
 func bits32(b []byte) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 }
+
+// initial is what r holds before the launch.
+func (p *prepared) initial(r Range) []byte {
+	out := make([]byte, r.Len())
+	p.fillInitial(r, out)
+	return out
+}

@@ -65,19 +65,12 @@ type DumpError struct {
 }
 
 func (e *DumpError) Error() string {
-	s := fmt.Sprintf("dump process %d: %s", e.PID, e.Reason)
-	if e.Remedy != "" {
-		s += ": " + e.Remedy
-	}
-	return s
+	return reasonText("dump", e.PID, e.Reason, e.Remedy)
 }
 
 // Format prints the log too with %+v.
 func (e *DumpError) Format(f fmt.State, verb rune) {
-	io.WriteString(f, e.Error())
-	if verb == 'v' && f.Flag('+') {
-		fmt.Fprintf(f, " (%v)\n%s", e.Err, e.Log)
-	}
+	formatError(f, verb, e, e.Log)
 }
 
 func (e *DumpError) Unwrap() error { return e.Err }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -276,4 +277,21 @@ func abbreviate(s []string) string {
 		return strings.Join(s[:4], ", ") + fmt.Sprintf(" and %d more", len(s)-4)
 	}
 	return strings.Join(s, ", ")
+}
+
+// reasonText is the text of the error of a dump or a restore.
+func reasonText(what string, pid int, reason, remedy string) string {
+	s := fmt.Sprintf("%s process %d: %s", what, pid, reason)
+	if remedy != "" {
+		s += ": " + remedy
+	}
+	return s
+}
+
+// formatError prints such an error; with %+v also how CRIU ended, and its log.
+func formatError(f fmt.State, verb rune, e error, log string) {
+	io.WriteString(f, e.Error())
+	if verb == 'v' && f.Flag('+') {
+		fmt.Fprintf(f, " (%v)\n%s", errors.Unwrap(e), log)
+	}
 }

@@ -50,19 +50,12 @@ type RestoreError struct {
 }
 
 func (e *RestoreError) Error() string {
-	s := fmt.Sprintf("restore process %d: %s", e.PID, e.Reason)
-	if e.Remedy != "" {
-		s += ": " + e.Remedy
-	}
-	return s
+	return reasonText("restore", e.PID, e.Reason, e.Remedy)
 }
 
 // Format prints the log too with %+v.
 func (e *RestoreError) Format(f fmt.State, verb rune) {
-	io.WriteString(f, e.Error())
-	if verb == 'v' && f.Flag('+') {
-		fmt.Fprintf(f, " (%v)\n%s", e.Err, e.Log)
-	}
+	formatError(f, verb, e, e.Log)
 }
 
 func (e *RestoreError) Unwrap() error { return e.Err }

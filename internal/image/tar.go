@@ -27,20 +27,26 @@ func (im *Image) Export(ctx context.Context, w io.Writer, progress func(done, to
 	return nil
 }
 
-func (im *Image) export(ctx context.Context, w io.Writer, progress func(done, total uint64)) error {
-	chunks := sortedChunks(im.Manifest)
+// steps returns what is told of each piece of an image that has gone through, in bytes. It fails when ctx has ended.
+func steps(ctx context.Context, m *Manifest, chunks []digest.Digest,
+	progress func(done, total uint64)) func(n uint64) error {
 	total := uint64(len(chunks)) * digest.ChunkSize
-	for _, f := range im.Manifest.Files {
+	for _, f := range m.Files {
 		total += uint64(f.Size)
 	}
 	var done uint64
-	step := func(n uint64) error {
+	return func(n uint64) error {
 		done += n
 		if progress != nil {
 			progress(done, total)
 		}
 		return ctx.Err()
 	}
+}
+
+func (im *Image) export(ctx context.Context, w io.Writer, progress func(done, total uint64)) error {
+	chunks := sortedChunks(im.Manifest)
+	step := steps(ctx, im.Manifest, chunks, progress)
 	if err := im.CheckFiles(ctx); err != nil {
 		return err
 	}
@@ -157,18 +163,7 @@ func importTar(ctx context.Context, dir string, r io.Reader, opts CreateOptions,
 		return nil, err
 	}
 	chunks := sortedChunks(m)
-	total := uint64(len(chunks)) * digest.ChunkSize
-	for _, f := range m.Files {
-		total += uint64(f.Size)
-	}
-	var done uint64
-	step := func(n uint64) error {
-		done += n
-		if progress != nil {
-			progress(done, total)
-		}
-		return ctx.Err()
-	}
+	step := steps(ctx, m, chunks, progress)
 	buf := make([]byte, digest.ChunkSize)
 	for _, f := range m.Files {
 		if err := next(f.Path, f.Size); err != nil {

@@ -2,15 +2,13 @@ package ir
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"holdfast/test/golden"
+)
 
 // roundTrip wants that the text of f reads back to the same text.
 func roundTrip(t testing.TB, f *Func) {
@@ -30,54 +28,29 @@ func roundTrip(t testing.TB, f *Func) {
 // A golden file holds functions as they were built, built.ir, and what the passes make of them, with the checker after
 // each.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no golden files", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
+	golden.Archives(t, "testdata/*.txtar", func(t *testing.T, file string, a *txtar.Archive) {
+		if golden.Updating() { // what the front end builds may be new
+			b, err := txtar.ParseFile(filepath.Join("fromptx", file))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *update { // what the front end builds may be new
-				b, err := txtar.ParseFile(filepath.Join("fromptx", file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				a.Files[0] = b.Files[1]
+			a.Files[0] = b.Files[1]
+		}
+		var done []byte
+		for text := range bytes.SplitAfterSeq(a.Files[0].Data, []byte("\nend\n")) {
+			if len(text) == 0 {
+				continue
 			}
-			var done []byte
-			for text := range bytes.SplitAfterSeq(a.Files[0].Data, []byte("\nend\n")) {
-				if len(text) == 0 {
-					continue
-				}
-				f, err := Read(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := Analyse(f, true); err != nil {
-					t.Fatal(err)
-				}
-				roundTrip(t, f)
-				done = append(done, Format(f, true)...)
-			}
-			want := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], {Name: "analysed.ir",
-				Data: done}}}
-			text := txtar.Format(want)
-			if *update {
-				if err := os.WriteFile(file, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			have, err := os.ReadFile(file)
+			f, err := Read(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(have, text) {
-				t.Errorf("%s differs; with -update it would be\n%s", file, text)
+			if err := Analyse(f, true); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+			roundTrip(t, f)
+			done = append(done, Format(f, true)...)
+		}
+		a.Files = []txtar.File{a.Files[0], {Name: "analysed.ir", Data: done}}
+	})
 }

@@ -85,3 +85,15 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A file that says it is NumPy's is one, or is refused.
+func FuzzHeader(f *testing.F) {
+	f.Add([]byte(magic + "\x01\x00\x10\x00{'descr': '<f4'}"))
+	f.Add([]byte(magic + "\x02\x00\xff\xff\xff\x7f"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		head, dict, err := Header(bytes.NewReader(b))
+		if err == nil && (!bytes.HasPrefix(b, head) || !bytes.HasSuffix(head, dict)) {
+			t.Fatalf("a header of %d bytes that is not in the file", len(head))
+		}
+	})
+}

@@ -3,14 +3,13 @@ package qmd
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write golden files anew")
+	"holdfast/test/golden"
+)
 
 // otherwise are fields that libcuda sets for purposes of its own: the order of its streams, what it prefetches, its
 // banks.
@@ -168,20 +167,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(g.name, err)
 		}
-		got := hex.Dump(b)
-		file := "testdata/" + g.name + ".txt"
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s:\n%s", g.name, got)
-		}
+		golden.File(t, "testdata/"+g.name+".txt", []byte(hex.Dump(b)))
 	}
 }
 

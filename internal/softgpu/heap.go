@@ -1,6 +1,7 @@
 package softgpu
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -47,7 +48,7 @@ func (s *Space) HeapUsed() []Range {
 	for at, n := range h.used {
 		used = append(used, Range{Addr: at, Len: n})
 	}
-	slices.SortFunc(used, func(a, b Range) int { return cmpU64(a.Addr, b.Addr) })
+	slices.SortFunc(used, func(a, b Range) int { return cmp.Compare(a.Addr, b.Addr) })
 	return used
 }
 
@@ -112,7 +113,7 @@ func (h *heap) release(at uint64) bool {
 		return false
 	}
 	delete(h.used, at)
-	i, _ := slices.BinarySearchFunc(h.free, at, func(r Range, at uint64) int { return cmpU64(r.Addr, at) })
+	i, _ := slices.BinarySearchFunc(h.free, at, func(r Range, at uint64) int { return cmp.Compare(r.Addr, at) })
 	h.free = slices.Insert(h.free, i, Range{Addr: at, Len: n})
 	join := func(i int) {
 		if i >= 0 && i+1 < len(h.free) && h.free[i].Addr+h.free[i].Len == h.free[i+1].Addr {

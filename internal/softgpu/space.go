@@ -1,6 +1,7 @@
 package softgpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -151,7 +152,7 @@ func (s *Space) Alias(va uint64, mem []byte) error {
 	if old := s.aliases.Load(); old != nil {
 		list = slices.Clone(*old)
 	}
-	i, _ := slices.BinarySearchFunc(list, va, func(a alias, va uint64) int { return cmpU64(a.va, va) })
+	i, _ := slices.BinarySearchFunc(list, va, func(a alias, va uint64) int { return cmp.Compare(a.va, va) })
 	if i < len(list) && list[i].va < end || i > 0 && list[i-1].va+uint64(len(list[i-1].mem)) > va {
 		return &AddressError{va, "other host memory appears there"}
 	}
@@ -220,7 +221,7 @@ func (s *Space) aliased(va, n uint64) unsafe.Pointer {
 	if list == nil {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(*list, va, func(a alias, va uint64) int { return cmpU64(a.va, va) })
+	i, found := slices.BinarySearchFunc(*list, va, func(a alias, va uint64) int { return cmp.Compare(a.va, va) })
 	if !found {
 		i--
 	}
@@ -232,16 +233,6 @@ func (s *Space) aliased(va, n uint64) unsafe.Pointer {
 		return unsafe.Pointer(&a.mem[off])
 	}
 	return nil
-}
-
-func cmpU64(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // find gives the host address of n ≤ PageSize bytes at va, or nil. The caller

@@ -28,7 +28,7 @@ type graphs struct {
 func (g *graphs) made() { g.now = [7]uint64{g.as, g.as, g.as, g.as, g.as, g.at, g.at} }
 
 func (g *graphs) kernel(i int, at uint64) {
-	g.ok("kernel %d %d", i, at)
+	g.OK("kernel %d %d", i, at)
 	g.now[i] = at
 }
 
@@ -39,18 +39,18 @@ func (g *graphs) change(r *rand.Rand) {
 	case n < 14:
 		g.kernel(n%4, at)
 	case n < 16:
-		g.ok("memset %d", at)
+		g.OK("memset %d", at)
 		g.now[4] = at
 	case n < 18:
-		g.ok("child %d", at)
+		g.OK("child %d", at)
 		g.now[5], g.now[6] = at, at
 	case n < 19:
-		g.ok("update %d", at)
+		g.OK("update %d", at)
 		g.as = at
 		g.made()
 	default:
-		g.ok("destroy")
-		g.ok("make")
+		g.OK("destroy")
+		g.OK("make")
 		g.made()
 	}
 }
@@ -71,13 +71,13 @@ func TestGraphVersions(t *testing.T) {
 	env := gpu(t)
 	r := record(t)
 	g := &graphs{program: startProgram(t, "graphs", append(env, "HOLDFAST_TRACE="+r.socket)...)}
-	g.at = g.ok("init")[0]
+	g.at = g.OK("init")[0]
 	g.as = g.at
-	g.ok("make")
+	g.OK("make")
 	g.made()
 	var want [][7]uint64
 	launch := func() {
-		g.ok("launch")
+		g.OK("launch")
 		want = append(want, g.now)
 	}
 	launch()
@@ -100,8 +100,8 @@ func TestGraphVersions(t *testing.T) {
 		}
 		launch()
 	}
-	g.ok("destroy")
-	g.quit()
+	g.OK("destroy")
+	g.Quit()
 	list, records := r.finish()
 	s, launches, nodes, told, live := trace.NewState(), 0, 0, 0, map[uint32]bool{}
 	for _, rec := range records[list[0].Number] {
@@ -154,9 +154,9 @@ func TestGraphVersions(t *testing.T) {
 func TestGraphVersionsAsk(t *testing.T) {
 	w, answer := holdProgram(t, "graphs")
 	g := &graphs{program: w.p, at: answer[0], as: answer[0]}
-	g.ok("make")
+	g.OK("make")
 	g.made()
-	g.ok("launch")
+	g.OK("launch")
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 3 {
 		g.change(rng) // while nobody listens
@@ -167,7 +167,7 @@ func TestGraphVersionsAsk(t *testing.T) {
 			for range rng.IntN(3) {
 				g.change(rng)
 			}
-			g.send("launch")
+			g.Send("launch")
 			work := next(t, "the graph", w.work)
 			var got []uint64
 			for _, p := range work.Parts {
@@ -181,7 +181,7 @@ func TestGraphVersionsAsk(t *testing.T) {
 				t.Fatalf("%q: %#x, want %#x", work.Opaque, got, g.now)
 			}
 			work.Go()
-			g.answer()
+			g.Numbers()
 		}
 		if err := tp.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -194,20 +194,20 @@ func TestGraphVersionsAsk(t *testing.T) {
 		{"other", ""}, {"kernel 1", "the graph was changed in a way that is not followed"}, {"update", ""},
 		{"fail", "the graph was changed in a way that is not followed"}, {"update", ""},
 	} {
-		g.ok("%s %d", c.line, g.at+16)
-		g.send("launch")
+		g.OK("%s %d", c.line, g.at+16)
+		g.Send("launch")
 		work := next(t, "the graph", w.work)
 		if work.Opaque != c.opaque || len(work.Parts) != 7 || c.opaque == "" &&
 			address(work.Parts[1].Launch) != g.at+16 {
 			t.Errorf("after %s: %q, %+v", c.line, work.Opaque, work.Parts)
 		}
 		work.Go()
-		g.answer()
+		g.Numbers()
 	}
 	if err := tp.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g.quit()
+	g.Quit()
 }
 
 // BenchmarkGraph says what launches of a graph of 200 kernels cost on a driver that does nothing when all of them get

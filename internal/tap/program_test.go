@@ -86,13 +86,7 @@ func gpu(t *testing.T) []string {
 }
 
 // A program is prog, driven by lines.
-type program struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr bytes.Buffer
-}
+type program = rig.Driven
 
 func start(t *testing.T, env ...string) *program {
 	t.Helper()
@@ -101,73 +95,7 @@ func start(t *testing.T, env ...string) *program {
 
 func startProgram(t *testing.T, name string, env ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(filepath.Join(build(t), name))}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = &p.stderr
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.AfterFunc(4*patience, func() { p.cmd.Process.Kill() })
-	t.Cleanup(func() {
-		timer.Stop()
-		if p.cmd.ProcessState == nil {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
-		}
-	})
-	return p
-}
-
-func (p *program) send(format string, args ...any) {
-	p.t.Helper()
-	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.stderr.String())
-	}
-}
-
-// answer reads the numbers of an answer whose first must be 0.
-func (p *program) answer() []uint64 {
-	p.t.Helper()
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		p.t.Fatalf("the program ended: %v\n%s", err, p.stderr.String())
-	}
-	var out []uint64
-	for _, w := range strings.Fields(line) {
-		n, err := strconv.ParseUint(w, 10, 64)
-		if err != nil {
-			p.t.Fatal(line)
-		}
-		out = append(out, n)
-	}
-	return out
-}
-
-func (p *program) ok(format string, args ...any) []uint64 {
-	p.t.Helper()
-	p.send(format, args...)
-	out := p.answer()
-	if len(out) == 0 || out[0] != 0 {
-		p.t.Fatalf("%s: %v\n%s", fmt.Sprintf(format, args...), out, p.stderr.String())
-	}
-	return out[1:]
-}
-
-func (p *program) quit() {
-	p.t.Helper()
-	p.send("quit")
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.stderr.String())
-	}
+	return rig.Drive(t, exec.Command(filepath.Join(build(t), name)), 4*patience, env...)
 }
 
 // A recording is a recorder with its socket and what it has written.
@@ -236,30 +164,30 @@ func TestRecord(t *testing.T) {
 	env := gpu(t)
 	r := record(t)
 	p := start(t, append(env, "HOLDFAST_TRACE="+r.socket)...)
-	p.ok("init")
-	at := p.ok("alloc 64")[0]
-	p.ok("fill %d 0 64", at)
-	p.ok("stream")
-	p.ok("launch %d 10", at)
-	p.ok("graph %d 0", at+8)
-	p.ok("glaunch 3")
-	handle := p.ok("create %d", 2<<20)[0]
-	va := p.ok("reserve %d", 2<<20)[0]
-	p.ok("map %d %d %d", va, 2<<20, handle)
-	p.ok("launch %d 1", va)
-	p.ok("unmap %d %d", va, 2<<20)
-	p.send("fork") // the child has nothing to record
-	p.answer()
-	p.ok("variable")
-	p.ok("bump 0 2")
-	p.ok("unload 0")
-	p.ok("free %d", at)
-	other := p.ok("alloc 4096")[0]
-	p.ok("launch %d 1", other)
-	if got := p.ok("read %d", other)[0]; got == 0 {
+	p.OK("init")
+	at := p.OK("alloc 64")[0]
+	p.OK("fill %d 0 64", at)
+	p.OK("stream")
+	p.OK("launch %d 10", at)
+	p.OK("graph %d 0", at+8)
+	p.OK("glaunch 3")
+	handle := p.OK("create %d", 2<<20)[0]
+	va := p.OK("reserve %d", 2<<20)[0]
+	p.OK("map %d %d %d", va, 2<<20, handle)
+	p.OK("launch %d 1", va)
+	p.OK("unmap %d %d", va, 2<<20)
+	p.Send("fork") // the child has nothing to record
+	p.Numbers()
+	p.OK("variable")
+	p.OK("bump 0 2")
+	p.OK("unload 0")
+	p.OK("free %d", at)
+	other := p.OK("alloc 4096")[0]
+	p.OK("launch %d 1", other)
+	if got := p.OK("read %d", other)[0]; got == 0 {
 		t.Error("nothing was launched")
 	}
-	p.quit()
+	p.Quit()
 	list, records := r.finish()
 	if len(list) != 1 {
 		t.Fatalf("%d processes", len(list))
@@ -329,7 +257,7 @@ func TestRecord(t *testing.T) {
 		e.Launches != 16 {
 		t.Errorf("at the end %+v", records[q.Number][len(records[q.Number])-1])
 	}
-	if s := p.stderr.String(); s != "" {
+	if s := p.Stderr.String(); s != "" {
 		t.Errorf("stderr: %s", s)
 	}
 }
@@ -339,14 +267,14 @@ func TestKilled(t *testing.T) {
 	env := gpu(t)
 	r := record(t)
 	p := start(t, append(env, "HOLDFAST_TRACE="+r.socket)...)
-	p.ok("init")
-	p.send("threads 4")
-	p.answer()
+	p.OK("init")
+	p.Send("threads 4")
+	p.Numbers()
 	for n := int64(0); n < 4096; n = r.rec.Bytes() { // some blocks
-		p.ok("alloc 512")
+		p.OK("alloc 512")
 	}
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	p.Cmd.Process.Kill()
+	p.Cmd.Wait()
 	list, records := r.finish()
 	q := list[0]
 	// A thread that was killed may have counted a launch that it did not come to record.
@@ -621,11 +549,11 @@ func TestCubins(t *testing.T) {
 func TestNoRecorder(t *testing.T) {
 	env := gpu(t)
 	p := start(t, append(env, "HOLDFAST_TRACE="+filepath.Join(t.TempDir(), "none"))...)
-	p.ok("init")
-	at := p.ok("alloc 8")[0]
-	p.ok("launch %d 1", at)
-	p.quit()
-	if s := p.stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "is not traced") {
+	p.OK("init")
+	at := p.OK("alloc 8")[0]
+	p.OK("launch %d 1", at)
+	p.Quit()
+	if s := p.Stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "is not traced") {
 		t.Errorf("stderr: %q", s)
 	}
 }
@@ -665,10 +593,10 @@ func holdProgram(t *testing.T, name string) (*watched, []uint64) {
 	}
 	t.Cleanup(func() { l.Close() })
 	p := startProgram(t, name, append(env, "HOLDFAST_DIR="+dir)...)
-	p.send("init")
+	p.Send("init")
 	w := adopt(t, l)
 	w.t, w.p = t, p
-	got := p.answer()
+	got := p.Numbers()
 	if got[0] != 0 {
 		t.Fatal(got)
 	}
@@ -757,9 +685,9 @@ func TestToldTooMuch(t *testing.T) {
 	for name, most := range map[string]int64{"at once": 1, "later": 20 << 10} {
 		t.Run(name, func(t *testing.T) {
 			w := hold(t)
-			at := w.p.ok("alloc 64")[0]
-			w.p.ok("stream")
-			w.p.ok("launch %d 1", at)
+			at := w.p.OK("alloc 64")[0]
+			w.p.OK("stream")
+			w.p.OK("launch %d 1", at)
 			if most == 1 {
 				if _, err := w.held.Tap(t.Context(), process.TapConfig{Most: most}, w); err == nil {
 					t.Error("more than nothing was taken")
@@ -767,14 +695,14 @@ func TestToldTooMuch(t *testing.T) {
 			} else {
 				w.ask(w.tap(process.TapConfig{Most: most}), wire.AskWrites)
 				for range 400 {
-					w.p.ok("alloc 64")
+					w.p.OK("alloc 64")
 				}
 			}
 			if err := next(t, "the end of the tap", w.broken); !strings.Contains(err.Error(),
 				"more code, kernels, graphs or memory") {
 				t.Error(err)
 			}
-			w.p.ok("launch %d 1", at) // nobody answers, and it does not ask
+			w.p.OK("launch %d 1", at) // nobody answers, and it does not ask
 			if why := w.held.Unfollowed(); !strings.Contains(why, "no longer foreseen") {
 				t.Errorf("%q", why)
 			}
@@ -789,24 +717,24 @@ func TestToldTooMuch(t *testing.T) {
 func TestAsk(t *testing.T) {
 	w := hold(t)
 	p := w.p
-	at := p.ok("alloc 64")[0]
-	p.ok("fill %d 0 64", at)
-	p.ok("stream")
-	p.ok("graph %d 0", at+8)
-	p.ok("launch %d 1", at)
+	at := p.OK("alloc 64")[0]
+	p.OK("fill %d 0 64", at)
+	p.OK("stream")
+	p.OK("graph %d 0", at+8)
+	p.OK("launch %d 1", at)
 	tp := w.tap(process.TapConfig{Spin: time.Millisecond})
 	m := next(t, "the module", w.modules)
 	if m.Kind != trace.CodePTX || len(m.PTX) != 1 || !bytes.Contains(m.PTX[0], []byte(".entry inc(")) || m.Err != nil {
 		t.Fatalf("module %+v", m)
 	}
-	p.ok("launch %d 1", at) // nothing asks yet
+	p.OK("launch %d 1", at) // nothing asks yet
 
 	// While frozen: nothing that comes after runs unasked.
 	if _, err := w.held.Freeze(t.Context(), patience, 0); err != nil {
 		t.Fatal(err)
 	}
 	w.ask(tp, wire.AskWrites)
-	p.send("launch %d 1", at)
+	p.Send("launch %d 1", at)
 	if err := w.held.Thaw(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -821,55 +749,55 @@ func TestAsk(t *testing.T) {
 	}
 	work.Go()
 	work.Go()
-	if got := p.answer(); got[0] != 0 {
+	if got := p.Numbers(); got[0] != 0 {
 		t.Fatal(got)
 	}
 	if v := w.value(at); v != 3 {
 		t.Errorf("%d launches ran, want 3", v)
 	}
-	if v := p.ok("read %d", at)[0]; v != 3 { // only reads: does not ask
+	if v := p.OK("read %d", at)[0]; v != 3 { // only reads: does not ask
 		t.Errorf("read %d", v)
 	}
-	p.send("fill %d 7 16", at+16)
+	p.Send("fill %d 7 16", at+16)
 	work = next(t, "the memset", w.work)
 	if len(work.Parts) != 1 || work.Parts[0].Copy == nil || work.Parts[0].Copy.Dst != at+16 ||
 		work.Parts[0].Copy.Width != 16 || work.Parts[0].Copy.Flags&trace.Set == 0 {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
-	p.answer()
-	p.send("glaunch 1")
+	p.Numbers()
+	p.Send("glaunch 1")
 	work = next(t, "the graph", w.work)
 	if len(work.Parts) != 2 || work.Opaque != "" || word(work.Parts[0].Launch.Params) != at+8 ||
 		work.Parts[1].Module != m {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
-	p.answer()
+	p.Numbers()
 
 	w.ask(tp, wire.AskWrites|wire.AskReads)
-	p.send("read %d", at)
+	p.Send("read %d", at)
 	work = next(t, "the copy", w.work)
 	if len(work.Parts) != 1 || work.Parts[0].Copy.Src != at || work.Parts[0].Copy.Flags&trace.DstHost == 0 {
 		t.Fatalf("%+v", work)
 	}
 	work.Go()
-	if got := p.answer(); got[1] != 3 {
+	if got := p.Numbers(); got[1] != 3 {
 		t.Errorf("read %v", got)
 	}
 	w.ask(tp, 0)
-	p.ok("launch %d 5", at)
+	p.OK("launch %d 5", at)
 
 	// What waits runs when the watching ends.
 	w.ask(tp, wire.AskWrites)
-	p.send("launch %d 1", at)
+	p.Send("launch %d 1", at)
 	work = next(t, "the launch", w.work)
 	if err := tp.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.answer()
+	p.Numbers()
 	work.Go() // too late, and harmless
-	if v := p.ok("read %d", at)[0]; v != 9 {
+	if v := p.OK("read %d", at)[0]; v != 9 {
 		t.Errorf("%d launches ran, want 9", v)
 	}
 	// Again, without code.
@@ -878,9 +806,9 @@ func TestAsk(t *testing.T) {
 		t.Errorf("told with PTX: %+v", m)
 	}
 	w.ask(tp, wire.AskWrites)
-	p.send("launch %d 1", at)
+	p.Send("launch %d 1", at)
 	next(t, "the launch", w.work).Go()
-	p.answer()
+	p.Numbers()
 	select {
 	case err := <-w.broken:
 		t.Error(err)
@@ -892,52 +820,52 @@ func TestAsk(t *testing.T) {
 		}
 	}
 	work.Go()
-	p.quit()
+	p.Quit()
 }
 
 // Nobody answers in time: everything runs on, and it is said.
 func TestPatience(t *testing.T) {
 	w := hold(t)
-	at := w.p.ok("alloc 64")[0]
+	at := w.p.OK("alloc 64")[0]
 	tp := w.tap(process.TapConfig{Patience: 20 * time.Millisecond})
 	w.ask(tp, wire.AskWrites)
-	w.p.send("launch %d 3", at)
+	w.p.Send("launch %d 3", at)
 	next(t, "the launch", w.work)
 	if err := next(t, "the end of patience", w.broken); !strings.Contains(err.Error(), "not answered") {
 		t.Error(err)
 	}
-	if got := w.p.answer(); got[0] != 0 {
+	if got := w.p.Numbers(); got[0] != 0 {
 		t.Error(got)
 	}
-	w.p.quit()
+	w.p.Quit()
 }
 
 // The daemon dies while a launch waits for it.
 func TestDaemonDies(t *testing.T) {
 	w := hold(t)
-	at := w.p.ok("alloc 64")[0]
+	at := w.p.OK("alloc 64")[0]
 	tp := w.tap(process.TapConfig{})
 	w.ask(tp, wire.AskWrites)
-	w.p.send("launch %d 3", at)
+	w.p.Send("launch %d 3", at)
 	next(t, "the launch", w.work)
 	w.conn.Close()
 	if err := next(t, "the broken tap", w.broken); !errors.Is(err, process.ErrGone) {
 		t.Error(err)
 	}
-	if got := w.p.answer(); got[0] != 0 {
+	if got := w.p.Numbers(); got[0] != 0 {
 		t.Error(got)
 	}
-	w.p.quit()
+	w.p.Quit()
 }
 
 // The same where memory may not be complete: what waits goes on waiting, whoever comes next.
 func TestHold(t *testing.T) {
 	w := hold(t)
-	at := w.p.ok("alloc 64")[0]
-	w.p.ok("write %d 5", at)
+	at := w.p.OK("alloc 64")[0]
+	w.p.OK("write %d 5", at)
 	tp := w.tap(process.TapConfig{})
 	w.ask(tp, wire.AskWrites|wire.AskHold)
-	w.p.send("launch %d 1", at)
+	w.p.Send("launch %d 1", at)
 	next(t, "the launch", w.work)
 	w.conn.Close()
 	next(t, "the broken tap", w.broken)
@@ -949,7 +877,7 @@ func TestHold(t *testing.T) {
 	if v := again.value(at); v != 5 {
 		t.Errorf("the launch has run: %d", v)
 	}
-	w.p.cmd.Process.Kill()
+	w.p.Cmd.Process.Kill()
 }
 
 // Many threads ask at once, and are answered out of order and late.
@@ -985,13 +913,13 @@ func TestManyAsk(t *testing.T) {
 			}
 		}
 	}()
-	w.p.send("threads %d", threads)
-	w.p.answer()
+	w.p.Send("threads %d", threads)
+	w.p.Numbers()
 	for w.held.Counters().Launches < 2000 {
-		w.p.ok("alloc 512")
+		w.p.OK("alloc 512")
 	}
-	w.p.send("stop %d", threads)
-	total := w.p.answer()[0]
+	w.p.Send("stop %d", threads)
+	total := w.p.Numbers()[0]
 	launches := w.held.Counters().Launches
 	if err := tp.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -1001,7 +929,7 @@ func TestManyAsk(t *testing.T) {
 	if total != launches || uint64(answered) < launches {
 		t.Errorf("%d launches ran, %d were counted, %d things asked", total, launches, answered)
 	}
-	w.p.quit()
+	w.p.Quit()
 }
 
 // willing answers at once.

@@ -58,44 +58,44 @@ func TestDriver(t *testing.T) {
 	env, soft := driver(t)
 	const threads = 4
 	d, p, h := attach(t, env...)
-	big := p.ok("alloc %d", 64<<20)[0]
-	small := p.ok("alloc 1000")[0]
-	p.ok("stream")
-	p.ok("fill %d 17 %d", big, 64<<20)
-	p.ok("fill %d 0 8", small)
-	word := p.ok("alloc 8")[0]
-	p.ok("fill %d 0 8", word)
-	if r := p.ok("context %d", small); r[0] != 1 {
+	big := p.OK("alloc %d", 64<<20)[0]
+	small := p.OK("alloc 1000")[0]
+	p.OK("stream")
+	p.OK("fill %d 17 %d", big, 64<<20)
+	p.OK("fill %d 0 8", small)
+	word := p.OK("alloc 8")[0]
+	p.OK("fill %d 0 8", word)
+	if r := p.OK("context %d", small); r[0] != 1 {
 		t.Error("the memory does not belong to its context")
 	}
-	if r := p.ok("range %d", small+999); r[0] != small || r[1] != 1000 {
+	if r := p.OK("range %d", small+999); r[0] != small || r[1] != 1000 {
 		t.Errorf("range %v", r)
 	}
-	p.ok("graph %d 0", word)
-	scratch := p.ok("graph %d 2", word)[0]
-	p.ok("fill %d 0 8", scratch)
-	pool := p.ok("async %d 0", 5<<20)[0]
-	p.ok("fill %d 34 %d", pool, 5<<20)
-	handle := p.ok("create %d", 4<<20)[0]
-	va := p.ok("reserve %d", 8<<20)[0]
-	p.ok("map %d %d %d", va, 4<<20, handle)
-	p.ok("map %d %d %d", va+4<<20, 4<<20, handle)
-	p.ok("fill %d 51 %d", va, 4<<20)
-	p.do("threads %d", threads)
+	p.OK("graph %d 0", word)
+	scratch := p.OK("graph %d 2", word)[0]
+	p.OK("fill %d 0 8", scratch)
+	pool := p.OK("async %d 0", 5<<20)[0]
+	p.OK("fill %d 34 %d", pool, 5<<20)
+	handle := p.OK("create %d", 4<<20)[0]
+	va := p.OK("reserve %d", 8<<20)[0]
+	p.OK("map %d %d %d", va, 4<<20, handle)
+	p.OK("map %d %d %d", va+4<<20, 4<<20, handle)
+	p.OK("fill %d 51 %d", va, 4<<20)
+	p.Do("threads %d", threads)
 	launched, graphs := uint64(0), uint64(0)
 	check := func(when string) {
 		t.Helper()
 		for at, want := range map[uint64]uint64{big: 0x1111111111111111, big + 64<<20 - 8: 0x1111111111111111,
 			small: launched, word: graphs,
 			scratch: graphs, pool + 5<<20 - 8: 0x2222222222222222, va + 4<<20: 0x3333333333333333} {
-			if got := p.ok("read %d", at)[0]; got != want {
+			if got := p.OK("read %d", at)[0]; got != want {
 				t.Fatalf("%s: at %#x: %#x, want %#x", when, at, got, want)
 			}
 		}
 	}
 	work := func() {
-		p.ok("launch %d 10", small)
-		p.ok("glaunch 3")
+		p.OK("launch %d 10", small)
+		p.OK("glaunch 3")
 		launched += 10
 		graphs += 3
 	}
@@ -137,20 +137,20 @@ func TestDriver(t *testing.T) {
 			work()
 		}
 	}
-	total := p.do("stop %d", threads)[0]
+	total := p.Do("stop %d", threads)[0]
 	if c := h.page.Read(); c.Launches-4 != total+launched || c.Graphs != graphs { // 4 went into graphs
 		t.Errorf("%d and %d launches and %d graphs done, page %+v", total, launched, graphs, c)
 	}
-	p.ok("freeasync %d 0", pool)
-	p.ok("free %d", big)
+	p.OK("freeasync %d 0", pool)
+	p.OK("free %d", big)
 	h.until("FREE", func() bool { return !h.holds(big) })
 	if i := slices.IndexFunc(h.caveats, func(c *wire.Caveat) bool {
 		return c.Code == wire.CaveatDriverMemory
 	}); i >= 0 {
 		t.Errorf("memory stays with the driver: %s", h.caveats[i].Text)
 	}
-	p.quit()
-	if s := p.stderr.String(); s != "" {
+	p.Quit()
+	if s := p.Stderr.String(); s != "" {
 		t.Errorf("stderr:\n%s", s)
 	}
 }

@@ -39,7 +39,7 @@ func TestGlobals(t *testing.T) {
 	}
 	want := func(va, n uint64) {
 		t.Helper()
-		if got := p.ok("read %d", va)[0]; got != n {
+		if got := p.OK("read %d", va)[0]; got != n {
 			t.Errorf("at %#x: %d, want %d", va, got, n)
 		}
 	}
@@ -52,17 +52,17 @@ func TestGlobals(t *testing.T) {
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{Flags: wire.ThawGlobals}))
 	}
 
-	first := p.ok("variable")[0]
-	p.ok("bump 0 3")
+	first := p.OK("variable")[0]
+	p.OK("bump 0 3")
 	freeze()
 	if n, err := unix.Pread(mirror(), image, 0); err != nil || n != len(image) {
 		t.Fatal(n, err)
 	}
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	want(first, 10)
-	p.ok("bump 0 2")
-	newer := p.ok("variable")[0]
-	p.ok("bump 1 1")
+	p.OK("bump 0 2")
+	newer := p.OK("variable")[0]
+	p.OK("bump 1 1")
 	freeze()
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	want(first, 12)
@@ -70,7 +70,7 @@ func TestGlobals(t *testing.T) {
 	rollback()
 	want(first, 10)
 	want(newer, 8) // the state is older than that one: it stays
-	p.ok("bump 0 1")
+	p.OK("bump 0 1")
 	want(first, 11)
 
 	// Over letting go, and with a new daemon.
@@ -82,15 +82,15 @@ func TestGlobals(t *testing.T) {
 	h.drop()
 	h = d.take()
 	h.until("ADOPTED", func() bool { return h.adopted != nil })
-	p.ok("bump 0 5")
+	p.OK("bump 0 5")
 	freeze()
 	rollback()
 	want(first, 10)
 
 	// Where a variable was, there may be another one now.
-	p.ok("unload 0")
-	p.ok("unload 1")
-	third := p.ok("variable")[0]
+	p.OK("unload 0")
+	p.OK("unload 1")
+	third := p.OK("variable")[0]
 	freeze()
 	rollback()
 	want(third, 7)
@@ -107,12 +107,12 @@ func TestGlobals(t *testing.T) {
 	if f := must[*wire.Failed](t, h.ask(&wire.Thaw{Flags: wire.ThawGlobals})); f.Code != wire.FailedGlobals {
 		t.Errorf("%+v", f)
 	}
-	p.ok("bump 2 1")
+	p.OK("bump 2 1")
 	want(third, 8)
 	// Variables that nobody asks for would not come back.
 	if len(h.caveats) != 1 || h.caveats[0].Code != wire.CaveatGlobals || h.caveats[0].Flags != 0 ||
 		!strings.Contains(h.caveats[0].Text, "never asks") {
 		t.Errorf("caveats %v", h.caveats)
 	}
-	p.quit()
+	p.Quit()
 }

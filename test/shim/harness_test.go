@@ -1,8 +1,6 @@
 package shim
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -62,11 +60,8 @@ func build(t testing.TB) string {
 
 // program is one prog under the shim, driven by lines.
 type program struct {
-	t      testing.TB
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr *bytes.Buffer
+	*rig.Driven
+	t testing.TB
 }
 
 func start(t testing.TB, holdfastDir string, env ...string) *program {
@@ -80,78 +75,13 @@ func start(t testing.TB, holdfastDir string, env ...string) *program {
 // run starts a program that is driven by lines.
 func run(t testing.TB, cmd *exec.Cmd, env []string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: cmd, stderr: new(bytes.Buffer)}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = p.stderr
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.AfterFunc(6*patience, func() { p.cmd.Process.Kill() })
-	t.Cleanup(func() {
-		timer.Stop()
-		if p.cmd.ProcessState == nil {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
-		}
-	})
-	return p
-}
-
-// send gives a command whose answer read takes; do does both and returns the numbers of the answer.
-func (p *program) send(format string, args ...any) {
-	p.t.Helper()
-	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.stderr)
-	}
-}
-
-func (p *program) line() string {
-	p.t.Helper()
-	s, err := p.out.ReadString('\n')
-	if err != nil {
-		p.t.Fatalf("the program ended: %v\n%s", err, p.stderr)
-	}
-	return strings.TrimSpace(s)
-}
-
-func (p *program) do(format string, args ...any) []uint64 {
-	p.t.Helper()
-	p.send(format, args...)
-	line := p.line()
-	var out []uint64
-	for _, w := range strings.Fields(line) {
-		n, err := strconv.ParseUint(w, 10, 64)
-		if err != nil {
-			p.t.Fatalf("%s: %s", fmt.Sprintf(format, args...), line)
-		}
-		out = append(out, n)
-	}
-	return out
-}
-
-// ok does a command that must succeed and returns the numbers after the result.
-func (p *program) ok(format string, args ...any) []uint64 {
-	p.t.Helper()
-	out := p.do(format, args...)
-	if len(out) == 0 || out[0] != 0 {
-		p.t.Fatalf("%s: %v\n%s", fmt.Sprintf(format, args...), out, p.stderr)
-	}
-	return out[1:]
+	return &program{rig.Drive(t, cmd, 6*patience, env...), t}
 }
 
 // waits returns when the main thread waits in a futex.
 func (p *program) waits() {
 	p.t.Helper()
-	pid := strconv.Itoa(p.cmd.Process.Pid)
+	pid := strconv.Itoa(p.Cmd.Process.Pid)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		call, err := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "syscall"))
 		if err != nil {
@@ -163,14 +93,6 @@ func (p *program) waits() {
 		if time.Now().After(end) {
 			p.t.Fatalf("the program does not wait: %s", call)
 		}
-	}
-}
-
-func (p *program) quit() {
-	p.t.Helper()
-	p.send("quit")
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.stderr)
 	}
 }
 

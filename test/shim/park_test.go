@@ -45,8 +45,8 @@ func (h *held) untilRunning(want bool) {
 func TestPark(t *testing.T) {
 	const threads = 6
 	d, p, h := attach(t)
-	p.ok("alloc 4096")
-	p.ok("spin %d", threads)
+	p.OK("alloc 4096")
+	p.OK("spin %d", threads)
 	for round := range 20 {
 		h.untilRunning(true)
 		h.letGo()
@@ -75,16 +75,16 @@ func TestPark(t *testing.T) {
 		}
 		h = d.giveBack(h)
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-		p.ok("setuid") // glibc's own use of that signal
+		p.OK("setuid") // glibc's own use of that signal
 	}
-	p.quit()
+	p.Quit()
 }
 
 // A thread that has slept through the end of one time comes to the next all the same: the scheduler may not have let it
 // out of the handler in between.
 func TestParkAgainAtOnce(t *testing.T) {
 	d, p, h := attach(t)
-	p.ok("spin 40")
+	p.OK("spin 40")
 	for range 30 {
 		h.letGo()
 		if parked := h.park(0); parked.Threads != 41 {
@@ -93,13 +93,13 @@ func TestParkAgainAtOnce(t *testing.T) {
 		h = d.giveBack(h)
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	}
-	p.quit()
+	p.Quit()
 }
 
 // Between RELEASED and PARK the control thread holds all locks: whatever else comes then is refused or dropped.
 func TestNothingBeforePark(t *testing.T) {
 	d, p, h := attach(t)
-	p.ok("alloc 4096")
+	p.OK("alloc 4096")
 	h.letGo()
 	for _, m := range []wire.Message{&wire.Untap{}, &wire.Ask{}, &wire.Freeze{}, &wire.Thaw{}, &wire.Release{},
 		&wire.MapEnd{}, &wire.Quit{}} {
@@ -115,19 +115,19 @@ func TestNothingBeforePark(t *testing.T) {
 	h.park(0)
 	h = d.giveBack(h)
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.quit()
+	p.Quit()
 }
 
 // Who kills a parked program means it.
 func TestParkedIsKilled(t *testing.T) {
 	_, p, h := attach(t)
-	p.ok("spin 2")
+	p.OK("spin 2")
 	h.letGo()
 	h.park(0)
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	err := p.cmd.Wait()
+	err := p.Cmd.Wait()
 	var status *exec.ExitError
 	if !errors.As(err, &status) || status.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %v", err)
@@ -137,20 +137,20 @@ func TestParkedIsKilled(t *testing.T) {
 // A daemon that says nothing loses its hold on a frozen program.
 func TestLease(t *testing.T) {
 	d, p, h := attach(t)
-	a := p.ok("alloc 4096")[0]
+	a := p.OK("alloc 4096")[0]
 	if err := h.c.Send(0, &wire.Lease{Millis: 50}); err != nil {
 		t.Fatal(err)
 	}
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
-	p.ok("write %d 7", a) // it waits for the gate
+	p.OK("write %d 7", a) // it waits for the gate
 	h.drop()
 	h = d.take()
 	if h.hello.Flags != wire.HelloReadopt|can {
 		t.Errorf("HELLO after a lease: %+v", h.hello)
 	}
 	h.until("ADOPTED", func() bool { return h.adopted != nil })
-	p.quit()
-	if s := p.stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "says nothing for 50 ms") {
+	p.Quit()
+	if s := p.Stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "says nothing for 50 ms") {
 		t.Errorf("stderr: %s", s)
 	}
 }

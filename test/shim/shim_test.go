@@ -40,20 +40,20 @@ func TestWithoutCUDA(t *testing.T) {
 
 func TestWithoutDaemon(t *testing.T) {
 	p := start(t, t.TempDir())
-	p.ok("init")
-	a := p.ok("alloc 4096")[0]
-	p.ok("write %d 7", a)
-	if v := p.ok("read %d", a)[0]; v != 7 {
+	p.OK("init")
+	a := p.OK("alloc 4096")[0]
+	p.OK("write %d 7", a)
+	if v := p.OK("read %d", a)[0]; v != 7 {
 		t.Errorf("read %d", v)
 	}
-	if n := p.do("count direct")[0]; n != 1 {
+	if n := p.Do("count direct")[0]; n != 1 {
 		t.Errorf("%d allocations of the driver's own", n)
 	}
-	p.ok("free %d", a)
-	p.ok("init")
-	p.quit()
-	if n := strings.Count(p.stderr.String(), "\n"); n != 1 || !strings.Contains(p.stderr.String(), "runs unheld") {
-		t.Errorf("warnings:\n%s", p.stderr)
+	p.OK("free %d", a)
+	p.OK("init")
+	p.Quit()
+	if n := strings.Count(p.Stderr.String(), "\n"); n != 1 || !strings.Contains(p.Stderr.String(), "runs unheld") {
+		t.Errorf("warnings:\n%s", p.Stderr)
 	}
 }
 
@@ -76,9 +76,9 @@ func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
 	t.Helper()
 	d := listen(t, t.TempDir())
 	p := start(t, d.dir, env...)
-	p.send("init")
+	p.Send("init")
 	h := d.take()
-	if r := p.line(); r != "0" {
+	if r := p.Line(); r != "0" {
 		t.Fatalf("init: %s", r)
 	}
 	h.until("ADOPTED", func() bool { return h.adopted != nil })
@@ -88,7 +88,7 @@ func attach(t testing.TB, env ...string) (*daemon, *program, *held) {
 func TestHello(t *testing.T) {
 	_, p, h := attach(t, "HOLDFAST_NAME=fred", "HOLDFAST_GPU=soft")
 	e := h.hello
-	if e.Proto != wire.Version || e.Flags != can || int(e.PID) != p.cmd.Process.Pid || e.ControlTID == e.PID ||
+	if e.Proto != wire.Version || e.Flags != can || int(e.PID) != p.Cmd.Process.Pid || e.ControlTID == e.PID ||
 		e.GPU != wire.GPUSoft ||
 		e.Name != "fred" || filepath.Base(e.Exe) != "prog" || len(e.Devices) != 1 || e.Devices[0][0] != 0x42 ||
 		e.Driver != 13000 || e.StartTime == 0 {
@@ -99,7 +99,7 @@ func TestHello(t *testing.T) {
 		t.Errorf("%q, %v", comm, err)
 	}
 	h.eventually("the module", func() bool { return len(h.modules) > 0 })
-	p.quit()
+	p.Quit()
 	h.ended()
 	if len(h.contexts) != 1 || h.contexts[0].Alive != 1 || len(h.modules) != 1 ||
 		h.modules[0].Call != "cuModuleLoadData" {
@@ -109,12 +109,12 @@ func TestHello(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	_, p, h := attach(t)
-	big := p.ok("alloc %d", 5<<20)[0]
-	small := p.ok("alloc 100")[0]
-	other := p.ok("alloc 513")[0]
-	p.ok("write %d 1001", big+8)
-	p.ok("write %d 1002", small)
-	p.ok("write %d 1003", other)
+	big := p.OK("alloc %d", 5<<20)[0]
+	small := p.OK("alloc 100")[0]
+	other := p.OK("alloc 513")[0]
+	p.OK("write %d 1001", big+8)
+	p.OK("write %d 1002", small)
+	p.OK("write %d 1003", other)
 	h.until("three allocations", func() bool { return h.holds(big) && h.holds(small) && h.holds(other) })
 	if len(h.allocs) != 2 {
 		t.Errorf("%d blocks, want one big and one slab", len(h.allocs))
@@ -127,56 +127,56 @@ func TestMemory(t *testing.T) {
 	if other%512 != 0 || small%512 != 0 || other-small != 512 {
 		t.Errorf("small allocations at %#x, %#x", small, other)
 	}
-	if r := p.ok("range %d", other+9); r[0] != other || r[1] != 513 {
+	if r := p.OK("range %d", other+9); r[0] != other || r[1] != 513 {
 		t.Errorf("range %v", r)
 	}
-	if r := p.ok("range %d", big+(4<<20)); r[0] != big || r[1] != 5<<20 {
+	if r := p.OK("range %d", big+(4<<20)); r[0] != big || r[1] != 5<<20 {
 		t.Errorf("range %v", r)
 	}
-	if r := p.ok("context %d", small); r[0] != 1 {
+	if r := p.OK("context %d", small); r[0] != 1 {
 		t.Error("the memory does not belong to its context")
 	}
-	if r := p.do("free %d", big+512); r[0] != 1 {
+	if r := p.Do("free %d", big+512); r[0] != 1 {
 		t.Errorf("freeing an inner address: %v", r)
 	}
-	if r := p.do("alloc 0"); r[0] != 1 {
+	if r := p.Do("alloc 0"); r[0] != 1 {
 		t.Errorf("allocating nothing: %v", r)
 	}
 	c := h.page.Read()
 	if c.Bytes != 8<<20 || c.Allocations != 3 {
 		t.Errorf("counters %+v", c)
 	}
-	p.ok("free %d", big)
+	p.OK("free %d", big)
 	h.until("FREE", func() bool { return !h.holds(big) })
-	if r := p.do("free %d", big); r[0] != 1 {
+	if r := p.Do("free %d", big); r[0] != 1 {
 		t.Errorf("freeing twice: %v", r)
 	}
-	p.ok("free %d", small)
-	if again := p.ok("alloc 400")[0]; again != small {
+	p.OK("free %d", small)
+	if again := p.OK("alloc 400")[0]; again != small {
 		t.Errorf("the first gap is at %#x, given %#x", small, again)
 	}
-	if n := p.do("count direct")[0]; n != 0 {
+	if n := p.Do("count direct")[0]; n != 0 {
 		t.Errorf("%d allocations of the driver's own", n)
 	}
 	// The context goes, and its memory with it.
-	p.ok("ctxrelease")
+	p.OK("ctxrelease")
 	h.until("all to be freed", func() bool { return len(h.allocs) == 0 })
-	if n := p.do("count physical")[0]; n != 0 {
+	if n := p.Do("count physical")[0]; n != 0 {
 		t.Errorf("%d bytes are left", n)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestOutOfMemory(t *testing.T) {
 	_, p, h := attach(t, "FAKE_TOTAL=16777216")
-	a := p.ok("alloc %d", 8<<20)[0]
-	if r := p.do("alloc %d", 10<<20); r[0] != 2 {
+	a := p.OK("alloc %d", 8<<20)[0]
+	if r := p.Do("alloc %d", 10<<20); r[0] != 2 {
 		t.Errorf("more than there is: %v", r)
 	}
-	p.ok("free %d", a)
-	p.ok("alloc %d", 10<<20)
+	p.OK("free %d", a)
+	p.OK("alloc %d", 10<<20)
 	h.until("FREE", func() bool { return h.allocs[1] == nil && len(h.allocs) == 1 })
-	p.quit()
+	p.Quit()
 }
 
 // A program that finds no memory asks the daemon for some, once, and tries again.
@@ -213,22 +213,22 @@ func TestRoom(t *testing.T) {
 	}
 	for i, call := range []string{"alloc %d", "create %d", "async %d 16"} {
 		size := uint64(20+10*i) * mib
-		p.send(call, size)
+		p.Send(call, size)
 		m := question(size)
 		set(1000 * mib)
 		answer(m)
-		if r := p.line(); !strings.HasPrefix(r, "0 ") {
+		if r := p.Line(); !strings.HasPrefix(r, "0 ") {
 			t.Errorf(call+": %s", size, r)
 		}
 		set(16 * mib)
-		p.send(call, size)
+		p.Send(call, size)
 		answer(question(size))
-		if r := p.line(); !strings.HasPrefix(r, "2 ") {
+		if r := p.Line(); !strings.HasPrefix(r, "2 ") {
 			t.Errorf(call+" without memory: %s", size, r)
 		}
 	}
 	// A freeze does not wait for a thread that waits for an answer, which the freezing thread would have to take.
-	p.send("alloc %d", 2000*mib)
+	p.Send("alloc %d", 2000*mib)
 	m := question(2000 * mib)
 	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if f.GateNanos > wire.RoomMillis*1e6/2 {
@@ -243,20 +243,20 @@ func TestRoom(t *testing.T) {
 	m = question(2000 * mib)
 	set(4000 * mib)
 	answer(m)
-	if r := p.line(); !strings.HasPrefix(r, "0 ") {
+	if r := p.Line(); !strings.HasPrefix(r, "0 ") {
 		t.Errorf("after a freeze: %s", r)
 	}
 	set(16 * mib)
 	// No answer, or no daemon: there is no memory.
-	p.send("alloc %d", 2000*mib)
+	p.Send("alloc %d", 2000*mib)
 	question(2000 * mib)
-	if r := p.line(); !strings.HasPrefix(r, "2 ") {
+	if r := p.Line(); !strings.HasPrefix(r, "2 ") {
 		t.Errorf("without an answer: %s", r)
 	}
-	p.send("alloc %d", 2000*mib)
+	p.Send("alloc %d", 2000*mib)
 	question(2000 * mib)
 	h.drop()
-	if r := p.line(); !strings.HasPrefix(r, "2 ") {
+	if r := p.Line(); !strings.HasPrefix(r, "2 ") {
 		t.Errorf("without a daemon: %s", r)
 	}
 	h = d.take()
@@ -264,13 +264,13 @@ func TestRoom(t *testing.T) {
 	if len(h.rooms) != 0 || asked != 10 {
 		t.Errorf("%d questions", asked+len(h.rooms))
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestFreezeUnderLaunches(t *testing.T) {
 	const threads = 8
 	_, p, h := attach(t)
-	counters := p.do("threads %d", threads)
+	counters := p.Do("threads %d", threads)
 	for round := range 20 {
 		f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 		// Nobody is inside: what was launched is what was done, exactly, and it stays so.
@@ -291,23 +291,23 @@ func TestFreezeUnderLaunches(t *testing.T) {
 		}
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	}
-	total := p.do("stop %d", threads)[0]
+	total := p.Do("stop %d", threads)[0]
 	if c := h.page.Read(); c.Launches != total || c.GateClosed {
 		t.Errorf("%d launches done, page %+v", total, c)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestReleaseAndMap(t *testing.T) {
 	const threads = 8
 	d, p, h := attach(t)
-	counters := p.do("threads %d", threads)
+	counters := p.Do("threads %d", threads)
 	before := uint64(0)
 	for round := range 10 {
 		h.eventually("launches", func() bool { return h.page.Read().Launches > before })
 		h.release()
 		for _, what := range []string{"handles", "maps"} {
-			if n := p.do("count %s", what)[0]; n != 0 {
+			if n := p.Do("count %s", what)[0]; n != 0 {
 				t.Fatalf("round %d: %d %s are left", round, n, what)
 			}
 		}
@@ -340,19 +340,19 @@ func TestReleaseAndMap(t *testing.T) {
 		}
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	}
-	total := p.do("stop %d", threads)[0]
+	total := p.Do("stop %d", threads)[0]
 	if c := h.page.Read(); c.Launches != total {
 		t.Errorf("%d launches done, page %+v", total, c)
 	}
-	p.quit()
+	p.Quit()
 }
 
 // A give-back that lacks something fails by name, and can be repeated.
 func TestMapFails(t *testing.T) {
 	d, p, h := attach(t)
-	a := p.ok("alloc %d", 2<<20)[0]
-	b := p.ok("alloc %d", 4<<20)[0]
-	p.ok("write %d 5", b)
+	a := p.OK("alloc %d", 2<<20)[0]
+	b := p.OK("alloc %d", 4<<20)[0]
+	p.OK("write %d 5", b)
 	h.until("both", func() bool { return len(h.allocs) == 2 })
 	h.release()
 	wake(t, h)
@@ -376,20 +376,20 @@ func TestMapFails(t *testing.T) {
 	}
 	must[*wire.Mapped](t, h2.ask(&wire.MapEnd{}))
 	must[*wire.Thawed](t, h2.ask(&wire.Thaw{}))
-	if v := p.ok("read %d", b)[0]; v != 5 {
+	if v := p.OK("read %d", b)[0]; v != 5 {
 		t.Errorf("read %d", v)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestDaemonDies(t *testing.T) {
 	const threads = 4
 	d, p, h := attach(t)
-	kept := p.ok("alloc %d", 2<<20)[0]
-	p.ok("write %d 4711", kept)
-	p.ok("managed 4096")
-	p.ok("module") // besides the program's own
-	counters := p.do("threads %d", threads)
+	kept := p.OK("alloc %d", 2<<20)[0]
+	p.OK("write %d 4711", kept)
+	p.OK("managed 4096")
+	p.OK("module") // besides the program's own
+	counters := p.Do("threads %d", threads)
 	for round, die := range []func(){
 		func() {},
 		func() { must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime})) }, // frozen: it thaws itself
@@ -433,111 +433,111 @@ func TestDaemonDies(t *testing.T) {
 		}
 		h.eventually("launches", func() bool { return h.page.Read().Launches > launches })
 	}
-	total := p.do("stop %d", threads)[0]
+	total := p.Do("stop %d", threads)[0]
 	if c := h.page.Read(); c.Launches != total {
 		t.Errorf("%d launches done, page %+v", total, c)
 	}
-	if v := p.ok("read %d", kept)[0]; v != 4711 {
+	if v := p.OK("read %d", kept)[0]; v != 4711 {
 		t.Errorf("read %d", v)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestCaptureRefusesFreeze(t *testing.T) {
 	_, p, h := attach(t)
-	a := p.ok("alloc %d", 2<<20)[0]
-	p.ok("begin")
+	a := p.OK("alloc %d", 2<<20)[0]
+	p.OK("begin")
 	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
 	if f.Code != wire.FailedCapture || !strings.Contains(f.Text, "cuStreamBeginCapture") {
 		t.Errorf("%+v", f)
 	}
-	p.ok("free %d", a) // waiting for the device now would break the capture
-	if n := p.do("count handles")[0]; n != 1 {
+	p.OK("free %d", a) // waiting for the device now would break the capture
+	if n := p.Do("count handles")[0]; n != 1 {
 		t.Errorf("%d handles: the memory was not kept until the capture ends", n)
 	}
-	g := p.ok("alloc %d", 2<<20)[0]
-	p.ok("free %d", g)
-	p.ok("end")
+	g := p.OK("alloc %d", 2<<20)[0]
+	p.OK("free %d", g)
+	p.OK("end")
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.ok("alloc 512")
+	p.OK("alloc 512")
 	h.until("the deferred FREEs", func() bool { return !h.holds(a) && !h.holds(g) })
-	p.quit()
+	p.Quit()
 }
 
 func TestBusyDeviceRefusesFreeze(t *testing.T) {
 	_, p, h := attach(t)
-	a := p.ok("alloc 4096")[0]
-	p.ok("busy 1")
+	a := p.OK("alloc 4096")[0]
+	p.OK("busy 1")
 	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
 	if f.Code != wire.FailedSync || !strings.Contains(f.Text, "cuCtxSynchronize") {
 		t.Errorf("%+v", f)
 	}
-	p.ok("write %d 3", a) // the gate is open
-	p.ok("busy 0")
+	p.OK("write %d 3", a) // the gate is open
+	p.OK("busy 0")
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.quit()
+	p.Quit()
 }
 
 // The wait of a freeze that was given up goes on for a while. It ends with the context that it is at: the program may
 // capture meanwhile, which a wait would spoil.
 func TestGivenUpFreezeSparesCaptures(t *testing.T) {
 	_, p, h := attach(t)
-	p.ok("ctxcreate")
+	p.OK("ctxcreate")
 	tasks := func() int {
-		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid))
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.Cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(list)
 	}
 	before := tasks()
-	p.ok("busy 1")
+	p.OK("busy 1")
 	if f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50})); f.Code != wire.FailedSync {
 		t.Errorf("%+v", f)
 	}
-	p.ok("begin")
-	p.ok("busy 0")
+	p.OK("begin")
+	p.OK("busy 0")
 	h.eventually("the end of the wait", func() bool { return tasks() == before })
-	if n := p.do("count spoiled")[0]; n != 0 {
+	if n := p.Do("count spoiled")[0]; n != 0 {
 		t.Errorf("%d waits within the capture", n)
 	}
-	p.ok("end")
+	p.OK("end")
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.quit()
+	p.Quit()
 }
 
 // A freeze that may wait for a calm moment leaves the gate open while the program waits for the device, and shuts it
 // when that ends.
 func TestCalm(t *testing.T) {
 	_, p, h := attach(t)
-	a, b := p.ok("alloc 4096")[0], p.ok("alloc 4096")[0]
-	p.ok("write %d 1", a)
-	p.ok("busy 1")
-	p.ok("waits %d", a)
-	h.eventually("the thread to wait", func() bool { return p.do("count waiting")[0] == 1 })
+	a, b := p.OK("alloc 4096")[0], p.OK("alloc 4096")[0]
+	p.OK("write %d 1", a)
+	p.OK("busy 1")
+	p.OK("waits %d", a)
+	h.eventually("the thread to wait", func() bool { return p.Do("count waiting")[0] == 1 })
 	h.seq++
 	err := errors.Join(h.c.Send(0, &wire.Calm{Millis: 600000}), h.c.Send(h.seq, &wire.Freeze{TimeoutMillis: inTime}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		p.ok("write %d 1", b)
+		p.OK("write %d 1", b)
 		time.Sleep(time.Millisecond)
 	}
-	p.ok("busy 0")
+	p.OK("busy 0")
 	f := must[*wire.Frozen](t, h.answer(h.seq))
 	if f.GateNanos > uint64(patience) {
 		t.Errorf("%+v", f)
 	}
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.ok("waited")
-	if v := p.ok("read %d", a)[0]; v != 5 {
+	p.OK("waited")
+	if v := p.OK("read %d", a)[0]; v != 5 {
 		t.Errorf("read %d", v)
 	}
-	p.quit()
+	p.Quit()
 }
 
 // A program that does nothing is calm.
@@ -548,92 +548,92 @@ func TestCalmIdle(t *testing.T) {
 	}
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.quit()
+	p.Quit()
 }
 
 // A thread that does not leave the driver stops the freeze, by name, and nothing else.
 func TestInsideRefusesFreeze(t *testing.T) {
 	_, p, h := attach(t)
-	a := p.ok("alloc %d", 2<<20)[0]
-	p.ok("busy 1")
-	p.send("free %d", a) // waits for the device
+	a := p.OK("alloc %d", 2<<20)[0]
+	p.OK("busy 1")
+	p.Send("free %d", a) // waits for the device
 	h.eventually("the thread to be inside", func() bool { return h.page.Read().Inside > 0 })
 	f := must[*wire.Failed](t, h.ask(&wire.Freeze{TimeoutMillis: 50}))
 	if f.Code != wire.FailedInside || !strings.Contains(f.Text, "cuMemFree") {
 		t.Errorf("%+v", f)
 	}
-	p.cmd.Process.Kill()
+	p.Cmd.Process.Kill()
 }
 
 func TestPools(t *testing.T) {
 	d, p, h := attach(t)
-	a := p.ok("async %d 16", 3<<20)[0]
-	s := p.ok("async 1000 16")[0]
+	a := p.OK("async %d 16", 3<<20)[0]
+	s := p.OK("async 1000 16")[0]
 	h.until("both", func() bool { return h.holds(a) && h.holds(s) })
-	if n := p.do("count direct")[0]; n != 0 {
+	if n := p.Do("count direct")[0]; n != 0 {
 		t.Errorf("%d allocations of the driver's own", n)
 	}
 	const reserved, used, usedHigh = 5, 7, 8
-	if v := p.ok("pool %d", used)[0]; v != 3<<20+1000 {
+	if v := p.OK("pool %d", used)[0]; v != 3<<20+1000 {
 		t.Errorf("used %d", v)
 	}
-	if v := p.ok("pool %d", reserved)[0]; v != 4<<20+2<<20 {
+	if v := p.OK("pool %d", reserved)[0]; v != 4<<20+2<<20 {
 		t.Errorf("reserved %d", v)
 	}
-	p.ok("late 1")
-	p.ok("freeasync %d 16", a)
-	if r := p.do("freeasync %d 16", a); r[0] != 1 {
+	p.OK("late 1")
+	p.OK("freeasync %d 16", a)
+	if r := p.Do("freeasync %d 16", a); r[0] != 1 {
 		t.Errorf("freed twice: %v", r)
 	}
 	// The same stream may have it at once, another one not before its event.
-	if b := p.ok("async %d 32", 3<<20)[0]; b == a {
+	if b := p.OK("async %d 32", 3<<20)[0]; b == a {
 		t.Error("another stream got memory that is still in use")
 	}
-	if b := p.ok("async %d 16", 3<<20)[0]; b != a {
+	if b := p.OK("async %d 16", 3<<20)[0]; b != a {
 		t.Error("the same stream did not get its memory back")
 	}
-	p.ok("freeasync %d 16", a)
-	p.ok("late 0")
-	if b := p.ok("async %d 48", 3<<20)[0]; b != a {
+	p.OK("freeasync %d 16", a)
+	p.OK("late 0")
+	if b := p.OK("async %d 48", 3<<20)[0]; b != a {
 		t.Error("idle memory was not used again")
 	}
-	if v := p.ok("pool %d", usedHigh)[0]; v != 6<<20+1000 {
+	if v := p.OK("pool %d", usedHigh)[0]; v != 6<<20+1000 {
 		t.Errorf("high water mark of use %d", v)
 	}
 	// Over the release threshold (0), what is free goes back when free memory is asked for.
-	p.ok("freeasync %d 48", a)
-	before := p.do("count physical")[0]
-	p.ok("free?")
-	if after := p.do("count physical")[0]; before-after != 4<<20 {
+	p.OK("freeasync %d 48", a)
+	before := p.Do("count physical")[0]
+	p.OK("free?")
+	if after := p.Do("count physical")[0]; before-after != 4<<20 {
 		t.Errorf("%d bytes before, %d after", before, after)
 	}
-	p.ok("begin")
-	g := p.ok("async %d 77", 2<<20)[0]
-	p.ok("freeasync %d 77", g)
-	p.ok("end")
-	p.ok("freeasync %d 77", g)
+	p.OK("begin")
+	g := p.OK("async %d 77", 2<<20)[0]
+	p.OK("freeasync %d 77", g)
+	p.OK("end")
+	p.OK("freeasync %d 77", g)
 	h.release()
 	h = d.giveBack(h)
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	if !h.holds(g) {
 		t.Error("memory of a captured graph is gone")
 	}
-	p.ok("write %d 1", g)
-	p.quit()
+	p.OK("write %d 1", g)
+	p.Quit()
 }
 
 func TestVMM(t *testing.T) {
 	d, p, h := attach(t)
 	const mib = 1 << 20
-	handle := p.ok("create %d", 4*mib)[0]
-	va := p.ok("reserve %d", 16*mib)[0]
-	p.ok("map %d %d %d", va, 4*mib, handle)
-	p.ok("map %d %d %d", va+8*mib, 4*mib, handle)
-	p.ok("write %d 99", va+8)
-	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+	handle := p.OK("create %d", 4*mib)[0]
+	va := p.OK("reserve %d", 16*mib)[0]
+	p.OK("map %d %d %d", va, 4*mib, handle)
+	p.OK("map %d %d %d", va+8*mib, 4*mib, handle)
+	p.OK("write %d 99", va+8)
+	if v := p.OK("read %d", va+8*mib+8)[0]; v != 99 {
 		t.Errorf("the second mapping shows %d", v)
 	}
-	p.ok("release %d", handle) // stays while it is mapped
+	p.OK("release %d", handle) // stays while it is mapped
 	mapped := func() (n int) {
 		seen := map[uint64]bool{}
 		for _, m := range h.mappings {
@@ -649,37 +649,37 @@ func TestVMM(t *testing.T) {
 	h.until("two mappings", func() bool { return mapped() == 2 && len(h.allocs) == 1 })
 	for range 3 {
 		h.release()
-		if n := p.do("count handles")[0]; n != 0 {
+		if n := p.Do("count handles")[0]; n != 0 {
 			t.Fatalf("%d handles are left", n)
 		}
 		h = d.giveBack(h)
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	}
-	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+	if v := p.OK("read %d", va+8*mib+8)[0]; v != 99 {
 		t.Errorf("after coming back: %d", v)
 	}
-	p.ok("unmap %d %d", va, 4*mib)
-	if v := p.ok("read %d", va+8*mib+8)[0]; v != 99 {
+	p.OK("unmap %d %d", va, 4*mib)
+	if v := p.OK("read %d", va+8*mib+8)[0]; v != 99 {
 		t.Errorf("after unmapping the first: %d", v)
 	}
-	p.ok("unmap %d %d", va+8*mib, 4*mib)
+	p.OK("unmap %d %d", va+8*mib, 4*mib)
 	h.until("FREE", func() bool { return len(h.allocs) == 0 })
-	if n := p.do("count physical")[0]; n != 0 {
+	if n := p.Do("count physical")[0]; n != 0 {
 		t.Errorf("%d bytes are left", n)
 	}
-	if r := p.do("map %d %d %d", va, 4*mib, handle); r[0] == 0 {
+	if r := p.Do("map %d %d %d", va, 4*mib, handle); r[0] == 0 {
 		t.Error("a released handle was mapped")
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestFork(t *testing.T) {
 	_, p, h := attach(t)
-	counters := p.do("threads 4")
+	counters := p.Do("threads 4")
 	for range 5 {
 		// The child may not come up (as with the real driver), holds none of our descriptors and does not disturb the
 		// parent.
-		if r := p.do("fork"); r[0] != 3 || r[1] != 0 {
+		if r := p.Do("fork"); r[0] != 3 || r[1] != 0 {
 			t.Fatalf("in the child: %v", r)
 		}
 		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
@@ -692,9 +692,9 @@ func TestFork(t *testing.T) {
 		}
 		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	}
-	p.do("stop 4")
-	p.quit()
-	if s := p.stderr.String(); s != "" {
+	p.Do("stop 4")
+	p.Quit()
+	if s := p.Stderr.String(); s != "" {
 		t.Errorf("stderr:\n%s", s)
 	}
 }
@@ -707,7 +707,7 @@ func TestForkLeavesDevice(t *testing.T) {
 	env := []string{"LD_PRELOAD=" + shim, "FAKE_DEVICE=" + rig.Device, "FAKE_MAPPINGS=" + strconv.Itoa(mappings)}
 	_, p, _ := attach(t, env...)
 	for range 2 {
-		r := p.do("device %s", rig.Device)
+		r := p.Do("device %s", rig.Device)
 		if len(r) != 6 || r[0] != mappings || r[1] != 2 || r[2] == 0 {
 			t.Fatalf("in the parent: %v", r)
 		}
@@ -715,36 +715,36 @@ func TestForkLeavesDevice(t *testing.T) {
 			t.Errorf("in the child: %d mappings, %d descriptors, sum %d", r[3], r[4], r[5])
 		}
 	}
-	p.quit()
+	p.Quit()
 
 	unheld := start(t, t.TempDir(), env...)
-	unheld.ok("init")
-	if r := unheld.do("device %s", rig.Device); len(r) != 6 || r[3] != mappings || r[4] != 2 {
+	unheld.OK("init")
+	if r := unheld.Do("device %s", rig.Device); len(r) != 6 || r[3] != mappings || r[4] != 2 {
 		t.Errorf("unheld: %v", r)
 	}
-	unheld.quit()
+	unheld.Quit()
 }
 
 // A child forked before the driver is up is a program of its own; so is what is executed.
 func TestForkBeforeInitAndExec(t *testing.T) {
 	d, p, h := attach(t)
-	p.send("exec")
+	p.Send("exec")
 	h.ended()
-	p.send("init")
+	p.Send("init")
 	h2 := d.take()
-	if r := p.line(); r != "0" || h2.hello.Flags != can || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
+	if r := p.Line(); r != "0" || h2.hello.Flags != can || h2.hello.PID != h.hello.PID || h2.hello.Token == token {
 		t.Errorf("init %s, %+v", r, h2.hello)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestThreadsComeAndGo(t *testing.T) {
 	_, p, h := attach(t)
-	p.ok("churn 3000")
+	p.OK("churn 3000")
 	if c := h.page.Read(); c.Launches != 3000 {
 		t.Errorf("%+v", c)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestHostileDaemon(t *testing.T) {
@@ -757,35 +757,35 @@ func TestHostileDaemon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, p, h := attach(t)
-			a := p.ok("alloc 4096")[0]
+			a := p.OK("alloc 4096")[0]
 			f := must[*wire.Failed](t, h.ask(m))
 			if f.Code != wire.FailedState && f.Code != wire.FailedProtocol && f.Code != wire.FailedOpen {
 				t.Errorf("%+v", f)
 			}
-			p.ok("write %d 1", a)
+			p.OK("write %d 1", a)
 			if f.Code == wire.FailedProtocol {
 				d.take() // it hung up and looks for a better one
 			}
-			p.quit()
+			p.Quit()
 		})
 	}
 }
 
 func TestQuit(t *testing.T) {
 	_, p, h := attach(t)
-	a := p.ok("alloc 4096")[0]
+	a := p.OK("alloc 4096")[0]
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if err := h.c.Send(1, &wire.Quit{}); err != nil {
 		t.Fatal(err)
 	}
 	h.ended()
-	p.ok("write %d 8", a)
-	p.ok("alloc 4096")
-	if n := p.do("count direct")[0]; n != 1 {
+	p.OK("write %d 8", a)
+	p.OK("alloc 4096")
+	if n := p.Do("count direct")[0]; n != 1 {
 		t.Errorf("%d allocations of the driver's own", n)
 	}
-	p.ok("free %d", a)
-	p.quit()
+	p.OK("free %d", a)
+	p.Quit()
 }
 
 // Memory that was away is imported when it is back, and the driver does not export that: the daemon has a descriptor to
@@ -821,9 +821,9 @@ func TestExport(t *testing.T) {
 	create := func(types int) {
 		t.Helper()
 		had := maps.Clone(h.allocs)
-		handle := p.ok("create %d %d", 2*mib, types)[0]
-		va := p.ok("reserve %d", 2*mib)[0]
-		p.ok("map %d %d %d", va, 2*mib, handle)
+		handle := p.OK("create %d %d", 2*mib, types)[0]
+		va := p.OK("reserve %d", 2*mib)[0]
+		p.OK("map %d %d %d", va, 2*mib, handle)
 		h.until("ALLOC", func() bool { return len(h.allocs) == len(had)+1 })
 		for id := range h.allocs {
 			if had[id] == nil {
@@ -855,34 +855,34 @@ func TestExport(t *testing.T) {
 	}
 	exported := func(when string, want uint64) {
 		t.Helper()
-		if r := p.line(); r != fmt.Sprintf("0 %d", want) {
+		if r := p.Line(); r != fmt.Sprintf("0 %d", want) {
 			t.Fatalf("%s: %s, want file %d", when, r, want)
 		}
 	}
-	p.send("export %d", handles[0])
+	p.Send("export %d", handles[0])
 	exported("never moved", inode(h.fds[ids[0]]))
 	move()
 	for i, want := range []uint64{1, 1, 1, 1, 1, 1, 0} {
-		if got := p.ok("types %d", vas[i])[0]; got != want {
+		if got := p.OK("types %d", vas[i])[0]; got != want {
 			t.Errorf("allocation %d may be exported as %d, want %d", i, got, want)
 		}
 	}
 	had := descriptors()
-	p.send("export %d", handles[0])
+	p.Send("export %d", handles[0])
 	m := question(0)
 	answer(m, h.fds[ids[0]])
 	exported("moved", inode(h.fds[ids[0]]))
-	p.send("export %d", handles[1])
+	p.Send("export %d", handles[1])
 	answer(question(1))
-	if r := p.line(); !strings.HasPrefix(r, "1 ") {
+	if r := p.Line(); !strings.HasPrefix(r, "1 ") {
 		t.Errorf("the daemon has none: %s", r)
 	}
-	if r := p.do("export %d", handles[private]); r[0] != 1 {
+	if r := p.Do("export %d", handles[private]); r[0] != 1 {
 		t.Errorf("what may not be exported: %d", r)
 	}
 
 	// A freeze does not wait for who waits; the answer may come while everything stands still.
-	p.send("export %d", handles[1])
+	p.Send("export %d", handles[1])
 	m = question(1)
 	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	if f.GateNanos > wire.ShareMillis*1e6/2 || f.Waiting != 1 {
@@ -895,7 +895,7 @@ func TestExport(t *testing.T) {
 	exported("frozen meanwhile", inode(h.fds[ids[1]]))
 
 	// An answer from before a move may be of other memory.
-	p.send("export %d", handles[2])
+	p.Send("export %d", handles[2])
 	m = question(2)
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	answer(m, h.fds[ids[1]])
@@ -917,9 +917,9 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(theirs)
-	p.ok("dmabuf %d 4096", vas[5]+mib)
-	p.ok("write %d 17", vas[3])
-	p.send("export %d", handles[3])
+	p.OK("dmabuf %d 4096", vas[5]+mib)
+	p.OK("write %d 17", vas[3])
+	p.Send("export %d", handles[3])
 	question(3)
 	h.drop()
 	h, asked = d.take(), 0
@@ -928,34 +928,34 @@ func TestExport(t *testing.T) {
 		t.Errorf("%+v", h.adopted)
 	}
 	exported("by the next daemon", inode(h.fds[ids[3]]))
-	if v := p.ok("read %d", vas[3])[0]; v != 17 {
+	if v := p.OK("read %d", vas[3])[0]; v != 17 {
 		t.Errorf("read %d", v)
 	}
-	p.ok("write %d 4711", vas[0])
+	p.OK("write %d 4711", vas[0])
 	var word [8]byte
 	if _, err := unix.Pread(theirs, word[:], 0); err != nil || binary.LittleEndian.Uint64(word[:]) != 4711 {
 		t.Errorf("exported memory is not shared any more: %v, %v", word, err)
 	}
 	for _, i := range []int{0, 1, 2, 5} { // let go of, so that nothing stays behind when all is released
-		p.ok("unmap %d %d", vas[i], 2*mib)
-		p.ok("release %d", handles[i])
+		p.OK("unmap %d %d", vas[i], 2*mib)
+		p.OK("release %d", handles[i])
 	}
 
 	// Without any daemon, too; and with none from now on.
 	move()
-	p.send("export %d", handles[4])
+	p.Send("export %d", handles[4])
 	question(4)
 	d.l.Close()
 	h.drop()
-	if r := p.line(); !strings.HasPrefix(r, "0 ") {
+	if r := p.Line(); !strings.HasPrefix(r, "0 ") {
 		t.Errorf("without a daemon: %s", r)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestQuitExport(t *testing.T) {
 	d, p, h := attach(t)
-	handle := p.ok("create %d 1", 2<<20)[0]
+	handle := p.OK("create %d 1", 2<<20)[0]
 	h.until("ALLOC", func() bool { return len(h.allocs) == 1 })
 	h.release()
 	h = d.giveBack(h)
@@ -963,26 +963,26 @@ func TestQuitExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.ended()
-	p.ok("export %d", handle)
-	p.quit()
+	p.OK("export %d", handle)
+	p.Quit()
 }
 
 // A program that ends by itself says so; one that is killed cannot, and its children do not say it for it.
 func TestBye(t *testing.T) {
 	_, p, h := attach(t)
-	p.do("fork") // the child exits
+	p.Do("fork") // the child exits
 	must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 	if h.bye {
 		t.Error("the child said it")
 	}
-	p.quit()
+	p.Quit()
 	h.ended()
 	if !h.bye {
 		t.Error("the program ended without BYE")
 	}
 	_, p, h = attach(t)
-	p.cmd.Process.Kill()
+	p.Cmd.Process.Kill()
 	h.ended()
 	if h.bye {
 		t.Error("a killed program said BYE")
@@ -994,7 +994,7 @@ func TestBye(t *testing.T) {
 func TestExit(t *testing.T) {
 	frozen := func(t *testing.T) (*daemon, *program, *held) {
 		d, p, h := attach(t, "PROG_LAST_CALL=1")
-		p.ok("alloc 4096")
+		p.OK("alloc 4096")
 		must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
 		return d, p, h
 	}
@@ -1005,16 +1005,16 @@ func TestExit(t *testing.T) {
 		if !h.bye {
 			p.t.Error("no BYE")
 		}
-		if r := p.line(); r != "last 0" {
+		if r := p.Line(); r != "last 0" {
 			p.t.Errorf("its last call: %s", r)
 		}
-		if err := p.cmd.Wait(); err != nil {
-			p.t.Errorf("%v\n%s", err, p.stderr)
+		if err := p.Cmd.Wait(); err != nil {
+			p.t.Errorf("%v\n%s", err, p.Stderr)
 		}
 	}
 	quit := func(p *program) {
 		p.t.Helper()
-		p.send("quit")
+		p.Send("quit")
 		p.waits()
 	}
 	t.Run("frozen", func(t *testing.T) {
@@ -1041,11 +1041,11 @@ func TestExit(t *testing.T) {
 		_, p, h := frozen(t)
 		quit(p)
 		h.drop()
-		if r := p.line(); r != "last 0" {
+		if r := p.Line(); r != "last 0" {
 			t.Errorf("its last call: %s", r)
 		}
-		if err := p.cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, p.stderr)
+		if err := p.Cmd.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, p.Stderr)
 		}
 	})
 }
@@ -1063,39 +1063,39 @@ func TestSharedHostMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, p, h := attach(t, "REGISTER="+file)
-	p.ok("register 0")
-	p.ok("register 2")
-	shared := p.ok("register 1")[0]
+	p.OK("register 0")
+	p.OK("register 2")
+	shared := p.OK("register 1")[0]
 	h.until("a caveat", func() bool { return len(h.caveats) > 0 })
 	c := h.caveats[0]
 	if c.Code != wire.CaveatHostMemory || c.Flags != wire.CaveatBlocksFull || c.Subject != shared || c.Count != 1 {
 		t.Errorf("%+v", c)
 	}
-	p.ok("unregister %d", shared)
+	p.OK("unregister %d", shared)
 	h.until("its end", func() bool { return len(h.caveats) > 1 })
 	if c := h.caveats[1]; c.Subject != shared || c.Count != 0 {
 		t.Errorf("%+v", c)
 	}
-	p.quit()
+	p.Quit()
 }
 
 func TestProcAddress(t *testing.T) {
 	_, p, _ := attach(t)
-	p.send("procs")
+	p.Send("procs")
 	want := "libholdfast.so:cuLaunchKernel libholdfast.so:cuLaunchKernel_ptsz libholdfast.so:cuMemAlloc_v2 libcuda.so.1"
-	if got := p.line(); got != want {
+	if got := p.Line(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	p.quit()
+	p.Quit()
 }
 
 // BenchmarkLaunch prints what a hooked launch costs beside a direct one (the fake driver does nothing).
 func BenchmarkLaunch(b *testing.B) {
 	_, p, _ := attach(b)
 	for b.Loop() {
-		p.send("cost")
+		p.Send("cost")
 		var hooked, direct float64
-		if _, err := fmt.Sscanf(p.line(), "%f %f", &hooked, &direct); err != nil {
+		if _, err := fmt.Sscanf(p.Line(), "%f %f", &hooked, &direct); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(hooked, "ns/hooked")

@@ -10,8 +10,8 @@ import (
 // again is moved only when it is told that nobody else has it: somebody may be filling it.
 func TestStaysShut(t *testing.T) {
 	d, p, h := attach(t)
-	a := p.ok("alloc %d", 2<<20)[0]
-	p.ok("write %d 4711", a)
+	a := p.OK("alloc %d", 2<<20)[0]
+	p.OK("write %d 4711", a)
 	h.release()
 	h = d.giveBack(h) // now its memory is imported
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
@@ -40,7 +40,7 @@ func TestStaysShut(t *testing.T) {
 	if f := must[*wire.Failed](t, h.ask(&wire.Thaw{})); f.Code != wire.FailedOpen {
 		t.Errorf("THAW of a program that runs: %+v", f)
 	}
-	if v := p.ok("read %d", a)[0]; v != 4711 {
+	if v := p.OK("read %d", a)[0]; v != 4711 {
 		t.Errorf("read %d", v)
 	}
 	// The next freeze is like any other.
@@ -51,13 +51,13 @@ func TestStaysShut(t *testing.T) {
 	if h.hello.Flags != wire.HelloReadopt|can {
 		t.Errorf("after a freeze of no consequence: %+v", h.hello)
 	}
-	p.quit()
+	p.Quit()
 }
 
 // A program that has not got its memory back does not say that its gate is open.
 func TestThawReleased(t *testing.T) {
 	d, p, h := attach(t)
-	p.ok("alloc %d", 2<<20)
+	p.OK("alloc %d", 2<<20)
 	h.letGo()
 	if f := must[*wire.Failed](t, h.ask(&wire.Thaw{})); f.Code != wire.FailedState {
 		t.Errorf("%+v", f)
@@ -65,5 +65,5 @@ func TestThawReleased(t *testing.T) {
 	h.hangUp()
 	h = d.giveBack(h)
 	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	p.quit()
+	p.Quit()
 }

@@ -37,26 +37,26 @@ func TestTorch(t *testing.T) {
 			}
 			free := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="))
 			var want []string
-			for free.line() != "ready" {
+			for free.Line() != "ready" {
 			}
 			began := time.Now()
 			for range rounds {
-				free.send("steps 20")
-				want = append(want, free.line())
+				free.Send("steps 20")
+				want = append(want, free.Line())
 			}
 			t.Logf("unheld: %v a round", time.Since(began)/rounds)
-			free.quit()
+			free.Quit()
 
 			d := listen(t, t.TempDir())
 			p := run(t, exec.Command(python, script), append(env, "LD_PRELOAD="+filepath.Join(dir, "libholdfast.so"),
 				"HOLDFAST_DIR="+d.dir))
 			h := d.take()
-			for p.line() != "ready" {
+			for p.Line() != "ready" {
 			}
 			for round := range rounds {
 				began := time.Now()
-				p.send("steps 20")
-				if got := p.line(); got != want[round] {
+				p.Send("steps 20")
+				if got := p.Line(); got != want[round] {
 					t.Errorf("round %d: got %s\nwant %s", round, got, want[round])
 				}
 				took := time.Since(began)
@@ -74,7 +74,7 @@ func TestTorch(t *testing.T) {
 				h = d.giveBack(h)
 				must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
 			}
-			p.quit()
+			p.Quit()
 		})
 	}
 }

@@ -267,29 +267,12 @@ func (d *dump) applications() {
 			d.t.Error(err)
 			continue
 		}
-		for i := range a.Launches {
-			l := &a.Launches[i]
-			if l.Module == "" {
-				continue
-			}
-			x, err := j.module(l.Module)
-			if err != nil {
-				d.t.Fatal(err)
-			}
-			s := x.summaries[l.Kernel]
-			if s == nil {
-				continue
-			}
-			fl, err := x.foresee(a, l, s, j.allocs)
-			if err != nil {
-				d.t.Error(err)
-				continue
-			}
-			d.line("%s launch %d: %s", a.Name, i, l.Kernel)
-			d.instance(s, fl)
-			if len(contents[i]) > 0 {
-				fl.Known, fl.Seeks = contents[i], true
-				d.instance(s, fl)
+		for _, e := range j.foreseen(d.t) {
+			d.line("%s launch %d: %s", a.Name, e.launch, a.Launches[e.launch].Kernel)
+			d.instance(e.s, e.l)
+			if len(contents[e.launch]) > 0 {
+				e.l.Known, e.l.Seeks = contents[e.launch], true
+				d.instance(e.s, e.l)
 			}
 		}
 		a.Release()

@@ -108,24 +108,10 @@ func launches(b *testing.B, each func(m *Measurement, a *corpus.Application, key
 			continue
 		}
 		j := m.newJob(b.Context(), a)
-		for i := range a.Launches {
-			l := &a.Launches[i]
-			if l.Module == "" {
-				continue
-			}
-			x, err := j.module(l.Module)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s, d := x.summaries[l.Kernel], x.digests[l.Kernel]
-			if s == nil {
-				continue
-			}
-			fl, err := x.foresee(a, l, s, j.allocs)
-			if err != nil {
-				b.Fatal(err)
-			}
-			each(m, a, a.Key(l, string(d[:])), evaluation{s, fl, i})
+		for x, e := range j.foreseen(b) {
+			l := &a.Launches[e.launch]
+			d := x.digests[l.Kernel]
+			each(m, a, a.Key(l, string(d[:])), e)
 			n++
 		}
 		a.Release()

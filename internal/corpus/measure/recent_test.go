@@ -2,6 +2,7 @@ package measure
 
 import (
 	"encoding/binary"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -41,20 +42,8 @@ func TestRecent(t *testing.T) {
 			}
 		}
 		for round := range 4 {
-			for i := range a.Launches {
-				l := &a.Launches[i]
-				if l.Module == "" {
-					continue
-				}
-				x, err := j.module(l.Module)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := x.summaries[l.Kernel]
-				fl, err := x.foresee(a, l, s, j.allocs)
-				if err != nil {
-					t.Fatal(err)
-				}
+			for _, e := range j.foreseen(t) {
+				l, fl := &a.Launches[e.launch], e.l
 				for at := 0; round > 0 && at+8 <= len(fl.Params); at += 8 {
 					p := binary.LittleEndian.Uint64(fl.Params[at:])
 					in := slices.IndexFunc(j.allocs, func(x footprint.Range) bool { return x.Lo <= p && p < x.Hi })
@@ -71,7 +60,7 @@ func TestRecent(t *testing.T) {
 					binary.LittleEndian.PutUint64(fl.Params[at:], p)
 				}
 				before := recent.Hits
-				compare(l, s, fl)
+				compare(l, e.s, fl)
 				if recent.Hits > before {
 					hits++
 					if round > 0 {
@@ -85,5 +74,32 @@ func TestRecent(t *testing.T) {
 	t.Logf("%d were remembered, %d of them moved", hits, moved)
 	if moved < 1000 {
 		t.Errorf("only %d: the test has become weak", moved)
+	}
+}
+
+// foreseen is the launches of the application as footprints see them, in their order, with their modules.
+func (j *job) foreseen(t testing.TB) iter.Seq2[*module, evaluation] {
+	return func(yield func(*module, evaluation) bool) {
+		for i := range j.a.Launches {
+			l := &j.a.Launches[i]
+			if l.Module == "" {
+				continue
+			}
+			x, err := j.module(l.Module)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := x.summaries[l.Kernel]
+			if s == nil {
+				continue
+			}
+			fl, err := x.foresee(j.a, l, s, j.allocs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(x, evaluation{s, fl, i}) {
+				return
+			}
+		}
 	}
 }

@@ -301,12 +301,7 @@ func TestRandomLocal(t *testing.T) {
 			if !in.ReadsUnknown && !in.WritesUnknown {
 				bounded++
 			}
-			if bad := disagrees(&in, x); bad != "" {
-				var why strings.Builder
-				s.Explain(l, &why)
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block,
-					l.Params, src, why.String())
-			}
+			mustAgree(t, seed, src, s, l, &in, x)
 		}
 	}
 	t.Logf("%v, %d with all bounds", counts, bounded)

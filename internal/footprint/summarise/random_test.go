@@ -930,12 +930,7 @@ func TestRandomKernels(t *testing.T) {
 			if !in.ReadsUnknown && !in.WritesUnknown {
 				bounded++
 			}
-			if bad := disagrees(&in, x); bad != "" {
-				var why strings.Builder
-				s.Explain(l, &why)
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block,
-					l.Params, src, why.String())
-			}
+			mustAgree(t, seed, src, s, l, &in, x)
 		}
 	}
 	t.Logf("%v, %d with all bounds, %d because contents are known", counts, bounded, gained)
@@ -961,9 +956,7 @@ func TestCongruences(t *testing.T) {
 				continue
 			}
 			s.Evaluate(l, &in)
-			if bad := disagrees(&in, x); bad != "" {
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, src)
-			}
+			mustAgree(t, seed, src, s, l, &in, x)
 			if in.Verdict != footprint.Idempotent {
 				continue
 			}
@@ -1064,6 +1057,18 @@ func appendUint(b []byte, v uint64, n int) []byte {
 		b = append(b, byte(v>>(8*i)))
 	}
 	return b
+}
+
+// mustAgree ends the test if what is said of a launch of the kernel of a seed is not what was seen.
+func mustAgree(t *testing.T, seed uint64, src string, s *footprint.Summary, l *footprint.Launch,
+	in *footprint.Instance, x *run) {
+	t.Helper()
+	if bad := disagrees(in, x); bad != "" {
+		var why strings.Builder
+		s.Explain(l, &why)
+		t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s\n%s", seed, bad, l.Grid, l.Block, l.Params, src,
+			why.String())
+	}
 }
 
 // disagrees says what is wrong with an instance.

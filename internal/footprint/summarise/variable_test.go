@@ -100,9 +100,7 @@ func TestRandomVariables(t *testing.T) {
 				l.Known = nil
 			}
 			s.Evaluate(l, &in)
-			if bad := disagrees(&in, x); bad != "" {
-				t.Fatalf("seed %d: %s\ngrid %v block %v params %x\n%s", seed, bad, l.Grid, l.Block, l.Params, src)
-			}
+			mustAgree(t, seed, src, s, l, &in, x)
 			for range 2 {
 				if recent.Evaluate(s, l, &again); different(&again, &in) != "" {
 					t.Fatalf("seed %d: %s\n%s", seed, different(&again, &in), src)

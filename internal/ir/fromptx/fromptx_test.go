@@ -3,7 +3,6 @@ package fromptx
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"holdfast/internal/ir"
 	"holdfast/internal/isa"
 	"holdfast/ptx"
+	"holdfast/test/golden"
 
 	"github.com/rogpeppe/go-internal/txtar"
 )
@@ -35,8 +35,6 @@ func TestCompiled(t *testing.T) {
 		}
 	}
 }
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func parse(t testing.TB, name string, src []byte) *ptx.Module {
 	t.Helper()
@@ -82,41 +80,17 @@ func roundTrip(t testing.TB, f *ir.Func) {
 
 // A golden file holds a kernel, input.ptx, and what is built of it.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no golden files", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
+	golden.Archives(t, "testdata/*.txtar", func(t *testing.T, _ string, a *txtar.Archive) {
+		m := parse(t, "input.ptx", a.Files[0].Data)
+		var built []byte
+		for _, f := range Module(m).Funcs {
+			if f.Err != nil {
+				t.Fatal(f.Err)
 			}
-			m := parse(t, "input.ptx", a.Files[0].Data)
-			var built []byte
-			for _, f := range Module(m).Funcs {
-				if f.Err != nil {
-					t.Fatal(f.Err)
-				}
-				built = append(built, ir.Format(f, false)...)
-			}
-			text := txtar.Format(&txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0],
-				{Name: "built.ir", Data: built}}})
-			if *update {
-				if err := os.WriteFile(file, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			have, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(have, text) {
-				t.Errorf("%s differs; with -update it would be\n%s", file, text)
-			}
-		})
-	}
+			built = append(built, ir.Format(f, false)...)
+		}
+		a.Files = []txtar.File{a.Files[0], {Name: "built.ir", Data: built}}
+	})
 }
 
 // The PTX of the tree that other packages have, written by compilers and by hand, can be built and analysed.

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -285,7 +286,7 @@ func (m *restorer) heapAndReservations() error {
 		}
 		p.reserved = append(p.reserved, &reservation{r.Lo, r.Hi - r.Lo})
 	}
-	slices.SortFunc(p.reserved, func(a, b *reservation) int { return compare(a.va, b.va) })
+	slices.SortFunc(p.reserved, func(a, b *reservation) int { return cmp.Compare(a.va, b.va) })
 	return nil
 }
 

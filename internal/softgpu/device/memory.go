@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -63,7 +64,7 @@ func (a *allocation) freeable() bool {
 type allocTable []*allocation
 
 func (t allocTable) find(va uint64) *allocation {
-	i, ok := slices.BinarySearchFunc(t, va, func(a *allocation, va uint64) int { return compare(a.va, va) })
+	i, ok := slices.BinarySearchFunc(t, va, func(a *allocation, va uint64) int { return cmp.Compare(a.va, va) })
 	if !ok {
 		i--
 	}
@@ -74,25 +75,15 @@ func (t allocTable) find(va uint64) *allocation {
 }
 
 func (t *allocTable) insert(a *allocation) {
-	i, _ := slices.BinarySearchFunc(*t, a.va, func(b *allocation, va uint64) int { return compare(b.va, va) })
+	i, _ := slices.BinarySearchFunc(*t, a.va, func(b *allocation, va uint64) int { return cmp.Compare(b.va, va) })
 	*t = slices.Insert(*t, i, a)
 }
 
 func (t *allocTable) remove(a *allocation) {
-	i, ok := slices.BinarySearchFunc(*t, a.va, func(b *allocation, va uint64) int { return compare(b.va, va) })
+	i, ok := slices.BinarySearchFunc(*t, a.va, func(b *allocation, va uint64) int { return cmp.Compare(b.va, va) })
 	if ok && (*t)[i] == a {
 		*t = slices.Delete(*t, i, i+1)
 	}
-}
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Small allocations share slabs of one page.

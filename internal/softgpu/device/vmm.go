@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -58,7 +59,8 @@ type memHandle struct {
 }
 
 func (vm *vmm) reservationAt(va, size uint64) *reservation {
-	i, ok := slices.BinarySearchFunc(vm.reserved, va, func(r *reservation, va uint64) int { return compare(r.va, va) })
+	i, ok := slices.BinarySearchFunc(vm.reserved, va,
+		func(r *reservation, va uint64) int { return cmp.Compare(r.va, va) })
 	if !ok {
 		i--
 	}
@@ -72,7 +74,7 @@ func (vm *vmm) reservationAt(va, size uint64) *reservation {
 }
 
 func (vm *vmm) mappingAt(va uint64) *mapping {
-	i, ok := slices.BinarySearchFunc(vm.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
+	i, ok := slices.BinarySearchFunc(vm.mappings, va, func(m *mapping, va uint64) int { return cmp.Compare(m.va, va) })
 	if !ok {
 		i--
 	}
@@ -84,7 +86,8 @@ func (vm *vmm) mappingAt(va uint64) *mapping {
 
 // mappingsIn is the index range of the mappings that cover va..va+size exactly, without holes.
 func (vm *vmm) mappingsIn(va, size uint64) (from, to int, ok bool) {
-	from, ok = slices.BinarySearchFunc(vm.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
+	from, ok = slices.BinarySearchFunc(vm.mappings, va,
+		func(m *mapping, va uint64) int { return cmp.Compare(m.va, va) })
 	if !ok || size == 0 {
 		return 0, 0, false
 	}
@@ -109,14 +112,16 @@ func addressReserve(c *call) Status {
 			return OutOfMemory
 		}
 	}
-	i, _ := slices.BinarySearchFunc(c.p.reserved, va, func(r *reservation, va uint64) int { return compare(r.va, va) })
+	i, _ := slices.BinarySearchFunc(c.p.reserved, va,
+		func(r *reservation, va uint64) int { return cmp.Compare(r.va, va) })
 	c.p.reserved = slices.Insert(c.p.reserved, i, &reservation{va, size})
 	return c.ret(va)
 }
 
 func addressFree(c *call) Status {
 	va, size := c.args[0], c.args[1]
-	i, ok := slices.BinarySearchFunc(c.p.reserved, va, func(r *reservation, va uint64) int { return compare(r.va, va) })
+	i, ok := slices.BinarySearchFunc(c.p.reserved, va,
+		func(r *reservation, va uint64) int { return cmp.Compare(r.va, va) })
 	if !ok || c.p.reserved[i].size != size {
 		return InvalidValue
 	}
@@ -189,7 +194,8 @@ func memMap(c *call) Status {
 		off > h.phys.size || size > h.phys.size-off || c.p.reservationAt(va, size) == nil {
 		return InvalidValue
 	}
-	i, found := slices.BinarySearchFunc(c.p.mappings, va, func(m *mapping, va uint64) int { return compare(m.va, va) })
+	i, found := slices.BinarySearchFunc(c.p.mappings, va,
+		func(m *mapping, va uint64) int { return cmp.Compare(m.va, va) })
 	if found || i > 0 && c.p.mappings[i-1].va+c.p.mappings[i-1].size > va ||
 		i < len(c.p.mappings) && c.p.mappings[i].va < va+size {
 		return InvalidValue
