@@ -11,9 +11,12 @@ const (
 	// windowUnit is what the addresses of a recording are rounded to, to tell addresses from numbers: two numbers of 32
 	// bits side by side are hardly ever one.
 	windowUnit = 4 << 30
-	// From here on a parameter of eight bytes is an address wherever it points: a recording's memory begins at 2^44, a
-	// process has its own above 2^46, and few sizes or counts are as large.
+	// From here on a parameter of eight bytes is an address wherever it points: a recording's memory begins at 2^44,
+	// and few sizes or counts are as large.
 	surelyAddress = 1 << 44
+	// From hostFrom to hostTo it is one of the program's own, on the host. Libraries (cuBLAS: where alpha and beta
+	// are) hand such to kernels that do not use them; one that did would fault, as when it was recorded.
+	hostFrom, hostTo = 1 << 46, 1 << 47
 )
 
 // window is the addresses around the recording's memory that hardly anything but an address has.
@@ -44,7 +47,8 @@ func (c *checker) stray(params []byte, layout []recording.Param) (at int, value 
 // addresses reports whether a word looks like an address. Alone says that it is a parameter of its own, not part of
 // a structure that may have anything in it.
 func (c *checker) addresses(v uint64, alone bool) bool {
-	return v >= c.window.Lo && v < c.window.Hi || alone && v >= surelyAddress && v < topAddress
+	return v >= c.window.Lo && v < c.window.Hi ||
+		alone && v >= surelyAddress && v < topAddress && (v < hostFrom || v >= hostTo)
 }
 
 func (c *checker) points(v uint64) bool {

@@ -43,7 +43,7 @@ func TestArguments(t *testing.T) {
 		{"a number", opaque(1<<30, 7, 1<<40, 0x3ff0000000000000, 1<<63), ""},
 		{"behind the end", opaque(base+4097, 7, none, none, none), "byte 0 of its parameters is 0x800000001001"},
 		{"far away", opaque(1<<44+5, 7, none, none, none), "byte 0 of its parameters is 0x100000000005"},
-		{"the host's memory", opaque(0x7f1234567890, 7, none, none, none), "byte 0"},
+		{"the host's memory", opaque(0x7f1234567890, 7, none, none, none), ""}, // which no kernel can use
 		{"in a structure", opaque(base, 7, none, base+6000, none), "byte 24 of its parameters is 0x800000001770"},
 		{"in a structure, far away", opaque(base, 7, none, 1<<44, none), ""}, // it may be two numbers
 	} {
