@@ -25,6 +25,7 @@ const (
 	DependentPrefetch
 	DependentPointer
 	TaskChasing
+	SelfCopy
 	BankValid // indexed
 	BankPrefetch
 	BankInvalidate
@@ -103,6 +104,7 @@ var names = [numFields]string{
 	DependentPrefetch:          "DEPENDENT_QMD_PREFETCH",
 	DependentPointer:           "DEPENDENT_QMD0_POINTER",
 	TaskChasing:                "CWD_MEMBAR_TASK_CHASING_ENABLE",
+	SelfCopy:                   "SELF_COPY_ON_COMPLETION",
 	BankValid:                  "CONSTANT_BUFFER_VALID",
 	BankPrefetch:               "CONSTANT_BUFFER_PREFETCH",
 	BankInvalidate:             "CONSTANT_BUFFER_INVALIDATE",

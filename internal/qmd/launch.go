@@ -45,11 +45,12 @@ type Launch struct {
 	Bank        [Banks]Bank
 	Invalidate  bool   // forget what was read before: the grid begins without a word to the caches
 	Whole       bool   // PREEXIT does nothing: dependents begin when the grid is complete, not when it says so
-	Counter     uint32 // dependences that must be decremented before the grid is scheduled
+	Counter     uint32 // grids that must decrement it before this one begins, once it was scheduled, too
+	Counted     bool   // some grid of the same run has a counter
 	Dependents  []Dependent
 	Releases    []Release
 	Fetch       bool  // constant bank 0 is fetched before the grid begins
-	Next        *Next // the grid of the dependent, if it is the only one
+	Next        *Next // a grid that follows
 }
 
 // A Next is what the grid that follows begins with. It is fetched while this one runs, and the barrier at this one's
@@ -240,6 +241,10 @@ func (w *writer) fetch(l *Launch) {
 // chain sets what comes before and after.
 func (w *writer) chain(l *Launch) {
 	w.set(DependenceCounter, uint64(l.Counter))
+	if l.Counted { // as libcuda's graphs
+		w.set(RequireSchedulingPCAS, 1)
+		w.set(SelfCopy, 1)
+	}
 	if len(l.Dependents) > 2 || len(l.Releases) > 2 {
 		w.fail("%d dependents and %d releases: there is room for two of each", len(l.Dependents), len(l.Releases))
 		return

@@ -102,7 +102,8 @@ func TestChainAsLibcuda(t *testing.T) {
 			binary.LittleEndian.PutUint32(theirs.B[4*i:], w)
 		}
 		l := &Launch{Grid: [3]uint32{uint32(1000 + n), 1, 1}, Block: [3]uint32{uint32(32 * (n + 1)), 1, 1},
-			Program: 0x7fed637a0000, Code: 0x980, Registers: 16, Shared: 1024, Barriers: 1, Sass: 0x90, Whole: true}
+			Program: 0x7fed637a0000, Code: 0x980, Registers: 16, Shared: 1024, Barriers: 1, Sass: 0x90, Whole: true,
+			Counted: true}
 		l.Bank[0] = bank(n)
 		if n < 23 {
 			l.Dependents = []Dependent{{Addr: theirs.Get(DependentPointer, 0) << 8, Action: ActionSchedule}}
@@ -119,8 +120,8 @@ func TestChainAsLibcuda(t *testing.T) {
 				t.Errorf("launch %d: %v[%d] is %#x, libcuda's %#x", n, f, i, a, b)
 			}
 		}
-		fields := []Field{CWDMembarType, TaskChasing, EnableProgramPreExit, DependentEnable, DependentAction,
-			DependentPrefetch, DependentPointer}
+		fields := []Field{CWDMembarType, TaskChasing, SelfCopy, RequireSchedulingPCAS, DependenceCounter,
+			EnableProgramPreExit, DependentEnable, DependentAction, DependentPrefetch, DependentPointer}
 		if n < 23 {
 			fields = append(fields, PrefetchAddrLower, PrefetchAddrUpper, PrefetchSize, PrefetchType)
 		}

@@ -16,6 +16,7 @@ var V4 = Version{Name: "4.0", Size: 384, spans: [numFields]span{
 	DependentAction:            {371, 369, 5},
 	DependentPrefetch:          {372, 372, 5},
 	TaskChasing:                {382, 382, 0},
+	SelfCopy:                   {378, 378, 0},
 	BankValid:                  {416, 416, 4},
 	BankPrefetch:               {418, 417, 4},
 	BankInvalidate:             {419, 419, 4},

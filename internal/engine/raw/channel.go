@@ -16,12 +16,16 @@ const (
 	beginAt    = 0x40 // of a program: when it began,
 	endAt      = 0x50 // when it ended,
 	progressAt = 0x60 // which word was last begun,
+	runAt      = 0x70 // that launches that end a run are complete
 	pushAt     = 0x1000
 	pushSize   = 0x7f000 // small pushbuffers, one after the other, round and round
 	stageAt    = 0x80000
 	stageHalf  = 0xc0000 // two of them: for Write and Read
 	hostSize   = hugePage
 )
+
+// lastAt is where the i-th launch of a run's last word says that it is complete.
+func lastAt(i int) uint64 { return runAt + 16*uint64(i) }
 
 // Inside a channel's control memory.
 const (

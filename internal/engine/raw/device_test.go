@@ -45,6 +45,12 @@ func gpu(t *testing.T) *Backend {
 // Copies and sets do what they say on the GPU, too.
 func TestDeviceMoves(t *testing.T) { tryMoves(t, gpu(t)) }
 
+// Words of several launches begin in order on the GPU, too.
+func TestDeviceCounted(t *testing.T) {
+	b := gpu(t)
+	tryCounted(t, b, loadOn(t, b), 200, 25)
+}
+
 // Kernels of all kinds give the bits that libcuda gives: testdata/cases.txt.
 func TestDeviceCases(t *testing.T) {
 	b := gpu(t)

@@ -63,8 +63,8 @@ func (p *program) moves(out *pushbuffer, word engine.Word, of []*block) {
 // before.
 func (b *Backend) joinMoves(out *pushbuffer) {
 	at := b.ch.host.addr + movesAt
-	out.method(subHost, semAddrLo, lo(at), hi(at), 0, 0, semRelease)
+	out.word(at, 0)
 	out.method(subCopy, copySemaphoreA, hi(at), lo(at), 1)
 	out.method(subCopy, copyLaunch, copyFlush|copySemOne)
-	out.method(subHost, semAddrLo, lo(at), hi(at), 1, 0, semAcquire)
+	out.acquire(at, 1)
 }

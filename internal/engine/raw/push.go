@@ -43,7 +43,8 @@ const (
 	cacheGlobal      = 1 << 4
 	cacheConstant    = 1 << 12
 
-	pcasPrefetchSchedule = 9
+	pcasPrefetchSchedule = 9  // PCAS_ACTION_PREFETCH_SCHEDULE
+	pcasCopySchedule     = 10 // PCAS_ACTION_INVALIDATE_PREFETCH_COPY_SCHEDULE
 )
 
 // Methods of copying (clc8b5.h).
@@ -85,10 +86,26 @@ func (p *pushbuffer) stamp(addr, payload uint64) {
 		semRelease|sem64|semTime)
 }
 
+// word writes four bytes and waits for nothing.
+func (p *pushbuffer) word(addr uint64, payload uint32) {
+	p.method(subHost, semAddrLo, lo(addr), hi(addr), payload, 0, semRelease)
+}
+
+// acquire waits until the four bytes at addr are at least payload.
+func (p *pushbuffer) acquire(addr uint64, payload uint32) {
+	p.method(subHost, semAddrLo, lo(addr), hi(addr), payload, 0, semAcquire)
+}
+
 // launch starts the grid of a descriptor.
 func (p *pushbuffer) launch(descriptor uint64) {
 	p.method(subCompute, sendPCASA, uint32(descriptor>>8))
 	p.immediate(subCompute, sendSignalingPCAS2B, pcasPrefetchSchedule)
+}
+
+// schedule lets the grid of a descriptor begin once others have counted it down.
+func (p *pushbuffer) schedule(descriptor uint64) {
+	p.method(subCompute, sendPCASA, uint32(descriptor>>8))
+	p.immediate(subCompute, sendSignalingPCAS2B, pcasCopySchedule)
 }
 
 // invalidate makes multiprocessors forget what they have read: it may have been written since.

@@ -25,14 +25,13 @@ const base = 0x7f00_0000_0000
 // play opens a GPU on a played driver and ends with looking for what is left.
 func play(t *testing.T, version string, o Options) (*rmtest.Driver, *Backend) {
 	t.Helper()
-	d := rmtest.NewDriver(version)
+	d := rawtest.Open(version)
 	o.Files = d
 	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err, d.Errs)
 	}
 	d.Kernel = func(m *rmtest.Memory, at uint64) error { return rawtest.Play(m, at, nil, nil) }
-	d.Next = next
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -45,21 +44,6 @@ func play(t *testing.T, version string, o Options) (*rmtest.Driver, *Backend) {
 		}
 	})
 	return d, b
-}
-
-// next is what the hardware reads of a descriptor when its grid is complete.
-func next(b []byte) (uint64, func(*rmtest.Memory)) {
-	d := qmd.Descriptor{V: &qmd.V4, B: b}
-	var to uint64
-	if d.Get(qmd.DependentEnable, 0) == 1 && d.Get(qmd.DependentAction, 0) == qmd.ActionSchedule {
-		to = d.Get(qmd.DependentPointer, 0) << 8
-	}
-	return to, func(m *rmtest.Memory) {
-		if d.Get(qmd.ReleaseEnable, 0) == 1 {
-			at := d.Get(qmd.ReleaseAddrUpper, 0)<<32 | d.Get(qmd.ReleaseAddrLower, 0)
-			le.PutUint32(m.Bytes(at, 4), uint32(d.Get(qmd.ReleasePayloadLower, 0)))
-		}
-	}
 }
 
 // load loads the sample code and has the played GPU run some of it.
@@ -377,6 +361,70 @@ func tryMoves(t *testing.T, b *Backend) {
 	}
 }
 
+// Words of several launches begin when all of the word before are complete, however they are started.
+func TestCounted(t *testing.T) {
+	d, b := play(t, "580.95.05", Options{})
+	c := load(t, d, b)
+	if err := b.Map(base, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	tryCounted(t, b, c, 20, 2)
+	for _, m := range []string{"counted", "chained", "ahead", "idle"} {
+		if !slices.Contains(d.Methods, m) {
+			t.Errorf("never %s", m)
+		}
+	}
+}
+
+// tryCounted runs random words whose order shows in what they compute.
+func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	const lanes = 8
+	for i := range programs {
+		var words []engine.Word
+		want := make([]uint32, lanes)
+		if err := b.Write(base, make([]byte, lanes*256)); err != nil {
+			t.Fatal(err)
+		}
+		type step struct{ lane, mul, inc uint32 }
+		var steps []step
+		for range 60 {
+			var w engine.Word
+			for _, lane := range rng.Perm(lanes)[:1+rng.IntN(5)*rng.IntN(2)] {
+				s := step{uint32(lane), rng.Uint32() | 1, rng.Uint32()}
+				steps = append(steps, s)
+				w.Ops = append(w.Ops, chainOp(t, c, base+uint64(lane)*256, s.mul, s.inc))
+			}
+			words = append(words, w)
+		}
+		p, err := b.Prepare(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for run := range runs {
+			for _, s := range steps {
+				want[s.lane] = want[s.lane]*s.mul + s.inc
+			}
+			if err := p.Run(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, lanes*256)
+			if err := b.Read(base, got); err != nil {
+				t.Fatal(err)
+			}
+			for lane, x := range want {
+				if y := le.Uint32(got[lane*256:]); y != x {
+					t.Fatalf("program %d, run %d, lane %d: %#x, want %#x", i, run, lane, y, x)
+				}
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A launch that starts the next one does so when it is complete, whatever its code says (PREEXIT).
 func TestChainedIsWhole(t *testing.T) {
 	d, b := play(t, "580.95.05", Options{})
@@ -436,13 +484,14 @@ func TestBoundaries(t *testing.T) {
 	if err := p.Run(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	want := "invalidate launch launch idle invalidate launch chained launch idle invalidate copy launch joined idle " +
-		"invalidate launch idle invalidate invalidate copy joined release"
+	want := "invalidate ahead launch launch counted launch chained launch acquire idle " +
+		"invalidate copy launch joined acquire idle invalidate launch idle invalidate invalidate copy joined acquire " +
+		"release"
 	if got := strings.Join(d.Methods, " "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	// Only the chained launch begins without a method that invalidates: its descriptor says it.
-	if want := []uint64{0, 0, 0, 1, 0, 0}; !slices.Equal(invalidates, want) {
+	// Launches that others start begin without a method that invalidates: their descriptors say it.
+	if want := []uint64{0, 0, 1, 1, 0, 0}; !slices.Equal(invalidates, want) {
 		t.Errorf("descriptors invalidate: %v, want %v", invalidates, want)
 	}
 }

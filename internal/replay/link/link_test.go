@@ -19,7 +19,6 @@ import (
 	"holdfast/internal/engine/raw/rawtest"
 	"holdfast/internal/hfx"
 	"holdfast/internal/npy"
-	"holdfast/internal/qmd"
 	"holdfast/internal/recording"
 	"holdfast/internal/replay"
 	"holdfast/internal/rm"
@@ -137,15 +136,8 @@ func play(t *testing.T, version string) *rmtest.Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := rmtest.NewDriver(version)
+	d := rawtest.Open(version)
 	d.Kernel = func(m *rmtest.Memory, at uint64) error { return execute(im, m, at) }
-	d.Next = func(b []byte) (uint64, func(*rmtest.Memory)) {
-		d := qmd.Descriptor{V: &qmd.V4, B: b}
-		if d.Get(qmd.DependentEnable, 0) == 0 {
-			return 0, nil
-		}
-		return d.Get(qmd.DependentPointer, 0) << 8, nil
-	}
 	return d
 }
 

@@ -82,6 +82,7 @@ type channel struct {
 	scheduled bool
 	dead      bool
 	launches  int
+	ahead     map[uint64]int // launches that were scheduled and wait for so many others, by descriptor
 	clock     uint64
 	state     map[uint32]uint32 // last value of each method, of all subchannels
 }
@@ -163,6 +164,9 @@ func (c *channel) method(d *Driver, sub, at, value uint32) error {
 	case 0x6c:
 		return c.semaphore(d, value, get(0x60)<<32|get(0x5c), get(0x68)<<32|get(0x64))
 	case 1<<16 | 0x110:
+		if len(c.ahead) > 0 {
+			return fmt.Errorf("%d grids wait for others, and nothing waits for them", len(c.ahead))
+		}
 		d.Methods = append(d.Methods, "idle")
 	case 1<<16 | 0x21c:
 		d.Methods = append(d.Methods, "new code")
@@ -171,7 +175,7 @@ func (c *channel) method(d *Driver, sub, at, value uint32) error {
 	case 1<<16 | 0x790 + 4:
 		d.Methods = append(d.Methods, "local memory")
 	case 1<<16 | 0x2c0:
-		return c.launch(d, get(0x2b4)<<8)
+		return c.schedule(d, get(0x2b4)<<8, value)
 	case 4<<16 | 0x300:
 		return c.move(d, value, get)
 	}
@@ -211,15 +215,42 @@ func (c *channel) semaphore(d *Driver, do uint32, at, payload uint64) error {
 			d.Methods = append(d.Methods, fmt.Sprintf("acquire %d of %d", old, payload))
 			return errHang
 		}
+		d.Methods = append(d.Methods, "acquire")
 	default:
 		return fmt.Errorf("semaphore operation %#x", do)
 	}
 	return nil
 }
 
+// schedule starts a grid at once, or lets it wait for others to count it down.
+func (c *channel) schedule(d *Driver, at uint64, action uint32) error {
+	const ahead = 10 // INVALIDATE_PREFETCH_COPY_SCHEDULE
+	if action != ahead {
+		return c.launch(d, at)
+	}
+	descriptor := d.Space.Bytes(at, 384)
+	if descriptor == nil {
+		return fmt.Errorf("descriptor at %#x", at)
+	}
+	n := d.Counter(descriptor)
+	if n == 0 || len(c.ahead) == mostAhead {
+		return fmt.Errorf("descriptor at %#x is scheduled ahead, waits for %d, beside %d others", at, n, len(c.ahead))
+	}
+	if c.ahead == nil {
+		c.ahead = map[uint64]int{}
+	}
+	c.ahead[at] = n
+	d.Methods = append(d.Methods, "ahead")
+	return nil
+}
+
+// mostAhead is how many grids wait at most. How many the hardware has room for is not known.
+const mostAhead = 8
+
 // launch runs a grid, and those that it starts.
 func (c *channel) launch(d *Driver, at uint64) error {
-	for at != 0 {
+	for ready := []uint64{at}; len(ready) > 0; {
+		at, ready = ready[0], ready[1:]
 		if c.launches++; d.Hang >= 0 && c.launches > d.Hang {
 			return errHang
 		}
@@ -231,12 +262,24 @@ func (c *channel) launch(d *Driver, at uint64) error {
 		if err := d.Kernel(&d.Space, at); err != nil {
 			return err
 		}
-		next, release := d.Next(descriptor)
-		if release != nil {
-			release(&d.Space)
+		then := d.Next(descriptor)
+		if then.Release != nil {
+			then.Release(&d.Space)
 		}
-		if at = next; at != 0 {
+		for _, next := range then.Start {
 			d.Methods = append(d.Methods, "chained")
+			ready = append(ready, next)
+		}
+		for _, next := range then.Count {
+			n, ok := c.ahead[next]
+			if !ok {
+				return fmt.Errorf("descriptor at %#x is counted down and was not scheduled ahead", next)
+			}
+			if c.ahead[next] = n - 1; n == 1 {
+				delete(c.ahead, next)
+				d.Methods = append(d.Methods, "counted")
+				ready = append(ready, next)
+			}
 		}
 	}
 	return nil

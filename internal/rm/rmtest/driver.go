@@ -17,14 +17,23 @@ import (
 //go:embed layout.txt
 var layout string
 
+// A Completion is what a launch does when it is complete: it starts the launches of other descriptors, or counts down
+// those that were scheduled ahead, and writes what Release writes, if that is not nil.
+type Completion struct {
+	Start, Count []uint64 // descriptors
+	Release      func(m *Memory)
+}
+
 // A Driver is a machine with one GPU. It is for one goroutine.
 type Driver struct {
 	Version string   // that it tells
 	Classes []uint32 // of the GPU
 	// Kernel runs a grid: at is the descriptor's device address.
 	Kernel func(m *Memory, at uint64) error
-	// Next is the descriptor that one starts when it is complete; 0: none. And what it writes then.
-	Next func(descriptor []byte) (next uint64, release func(m *Memory))
+	// Next is what a launch does when it is complete.
+	Next func(descriptor []byte) Completion
+	// Counter is how many launches must be complete before one that is scheduled ahead begins.
+	Counter func(descriptor []byte) int
 	// Hang has the channel do nothing from the n-th launch on.
 	Hang int
 	// Boost is what was last asked about clocks (NV2080_CTRL_PERF_BOOST_FLAGS).

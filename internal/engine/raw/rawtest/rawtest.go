@@ -1,5 +1,5 @@
-// Package rawtest plays the kernels that a descriptor of the raw backend starts: those that move memory, and a test's
-// own. Package rmtest plays the driver and the channel.
+// Package rawtest plays what descriptors of the raw backend do: they start each other, and kernels, those that move memory
+// and a test's own. Package rmtest plays the driver and the channel.
 //
 // It must not be imported by anything but tests.
 package rawtest
@@ -21,6 +21,45 @@ import (
 const pageSize = 2 << 20
 
 var le = binary.LittleEndian
+
+// Open is a played machine whose launches start each other as their descriptors say.
+func Open(version string) *rmtest.Driver {
+	d := rmtest.NewDriver(version)
+	d.Next, d.Counter = next, counter
+	return d
+}
+
+// next is what the hardware reads of a descriptor when its grid is complete.
+func next(b []byte) (then rmtest.Completion) {
+	d := qmd.Descriptor{V: &qmd.V4, B: b}
+	for i := range 2 {
+		to := d.Get(qmd.DependentPointer, i) << 8
+		switch {
+		case d.Get(qmd.DependentEnable, i) == 0:
+		case d.Get(qmd.DependentAction, i) == qmd.ActionSchedule:
+			then.Start = append(then.Start, to)
+		case d.Get(qmd.DependentAction, i) == qmd.ActionDecrement:
+			then.Count = append(then.Count, to)
+		}
+	}
+	then.Release = func(m *rmtest.Memory) {
+		for i := range 2 {
+			if d.Get(qmd.ReleaseEnable, i) == 1 {
+				at := d.Get(qmd.ReleaseAddrUpper, i)<<32 | d.Get(qmd.ReleaseAddrLower, i)
+				le.PutUint32(m.Bytes(at, 4), uint32(d.Get(qmd.ReleasePayloadLower, i)))
+			}
+		}
+	}
+	return then
+}
+
+func counter(b []byte) int {
+	d := qmd.Descriptor{V: &qmd.V4, B: b}
+	if d.Get(qmd.RequireSchedulingPCAS, 0) == 0 {
+		return 0
+	}
+	return int(d.Get(qmd.DependenceCounter, 0))
+}
 
 // A Launch is what a descriptor starts.
 type Launch struct {
