@@ -12,16 +12,19 @@ const (
 	pushed  link = iota // by command words, when all before is complete
 	started             // by the launch of the word before, which is alone, when it is complete
 	// By the launches of the word before, each of which counts it down. It must have been scheduled before the first of
-	// these ends: scheduling sets the counter. So all of a run are, before its first word is launched.
+	// these ends: scheduling sets the counter.
 	counted
+	// Counted, and counted down by a command word, too, once what is counted behind it has been scheduled: so a run needs
+	// not have all of it scheduled before its first word is launched. libcuda's graphs (driver 580) do the same.
+	gated
 )
 
 const (
 	mostStarted = 2 // launches that one starts: a descriptor has room for so many
 	mostCounted = 4 // launches that count a word down
-	// How many launches wait, scheduled ahead, at once. libcuda's graphs keep to few, too; how many there is room for is
-	// not known, and the channel would stand still.
-	mostAhead = 8
+	// How many launches are scheduled ahead before a gate, it included. 300 were not too many for an H200; how many there
+	// is room for is not known.
+	mostAhead = 16
 )
 
 // link decides how words begin.
@@ -34,10 +37,13 @@ func (p *program) link(of [][]*block) {
 		case from == 0 || to == 0 || p.moved[w-1] || p.moved[w]:
 		case from == 1 && (to == 1 || to <= mostStarted && several):
 			p.links[w] = started
-		case several && from > 1 && from <= mostCounted && to <= mostStarted && ahead+to <= mostAhead:
+		case several && from > 1 && from <= mostCounted && to <= mostStarted:
 			p.links[w] = counted
 			p.counts = true
-			ahead += to
+			if ahead += to; ahead > mostAhead-mostStarted {
+				p.links[w] = gated
+				ahead = 0
+			}
 		}
 		if p.links[w] == pushed {
 			ahead = 0
@@ -51,7 +57,7 @@ func (p *program) last(w int) bool { return w+1 == len(p.links) || p.links[w+1] 
 // counting says that launches are counted down in the run that word w is in the end of.
 func (p *program) counting(w int) bool {
 	for ; p.links[w] != pushed; w-- {
-		if p.links[w] == counted {
+		if p.links[w] >= counted {
 			return true
 		}
 	}
@@ -70,7 +76,7 @@ func (p *program) follow(q *qmd.Launch, of [][]*block, w, i int) {
 		return
 	}
 	action := uint8(qmd.ActionSchedule)
-	if p.links[w+1] == counted {
+	if p.links[w+1] >= counted {
 		action = qmd.ActionDecrement
 	}
 	q.Whole = true
@@ -82,21 +88,46 @@ func (p *program) follow(q *qmd.Launch, of [][]*block, w, i int) {
 	q.Releases = []qmd.Release{{Addr: host + progressAt, Payload: uint32(w + 1)}}
 }
 
-// ahead schedules what is counted down in the run that begins with word w.
-func (p *program) ahead(out *pushbuffer, of [][]*block, w int) {
-	host, any := p.b.ch.host.addr, false
-	for w++; w < len(of) && p.links[w] != pushed; w++ {
-		if p.links[w] != counted {
-			continue
+// launch starts the run that begins with word w, and schedules what is counted down in it.
+func (p *program) launch(out *pushbuffer, of [][]*block, w int) {
+	if !p.last(w) && p.ends(w) {
+		for i := range mostStarted {
+			out.word(p.b.ch.host.addr+lastAt(i), 0)
 		}
-		if !any {
-			any = true
-			for i := range mostStarted {
-				out.word(host+lastAt(i), 0)
-			}
+	}
+	gate := p.ahead(out, of, w)
+	for _, bl := range of[w] {
+		out.launch(p.data.addr + bl.descriptor)
+	}
+	for gate >= 0 {
+		open := of[gate]
+		gate = p.ahead(out, of, gate)
+		for _, bl := range open {
+			out.countDown(p.data.addr + bl.descriptor)
+		}
+	}
+}
+
+// ends says that something is counted down in the run that word w is in.
+func (p *program) ends(w int) bool {
+	for !p.last(w) {
+		w++
+	}
+	return p.counting(w)
+}
+
+// ahead schedules what is counted down behind word w, up to the next gate, which it returns; -1 if there is none.
+func (p *program) ahead(out *pushbuffer, of [][]*block, w int) (gate int) {
+	for w++; w < len(of) && p.links[w] != pushed; w++ {
+		if p.links[w] == started {
+			continue
 		}
 		for _, bl := range of[w] {
 			out.schedule(p.data.addr + bl.descriptor)
 		}
+		if p.links[w] == gated {
+			return w
+		}
 	}
+	return -1
 }

@@ -131,8 +131,11 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 			q := bl.describe(p.b, p.data.addr)
 			q.Invalidate = p.links[w] != pushed
 			q.Counted = p.counts
-			if p.links[w] == counted {
+			switch p.links[w] {
+			case counted:
 				q.Counter = uint32(len(of[w-1]))
+			case gated:
+				q.Counter = uint32(len(of[w-1])) + 1
 			}
 			p.follow(q, of, w, i)
 			d, err := p.b.gen.descriptor.Build(q)
@@ -163,10 +166,7 @@ func (p *program) fillPush(words []engine.Word, of [][]*block) (err error) {
 		out.invalidate()
 		out.stamp(host+progressAt, uint64(w))
 		p.moves(&out, words[w], of[w])
-		p.ahead(&out, of, w)
-		for _, bl := range of[w] {
-			out.launch(p.data.addr + bl.descriptor)
-		}
+		p.launch(&out, of, w)
 	}
 	if last := len(words) - 1; last >= 0 {
 		p.await(&out, of, last)

@@ -43,6 +43,7 @@ const (
 	cacheGlobal      = 1 << 4
 	cacheConstant    = 1 << 12
 
+	pcasDecrement        = 7  // PCAS_ACTION_DECREMENT_DEPENDENCE
 	pcasPrefetchSchedule = 9  // PCAS_ACTION_PREFETCH_SCHEDULE
 	pcasCopySchedule     = 10 // PCAS_ACTION_INVALIDATE_PREFETCH_COPY_SCHEDULE
 )
@@ -106,6 +107,12 @@ func (p *pushbuffer) launch(descriptor uint64) {
 func (p *pushbuffer) schedule(descriptor uint64) {
 	p.method(subCompute, sendPCASA, uint32(descriptor>>8))
 	p.immediate(subCompute, sendSignalingPCAS2B, pcasCopySchedule)
+}
+
+// countDown counts the grid of a descriptor down by one.
+func (p *pushbuffer) countDown(descriptor uint64) {
+	p.method(subCompute, sendPCASA, uint32(descriptor>>8))
+	p.immediate(subCompute, sendSignalingPCAS2B, pcasDecrement)
 }
 
 // invalidate makes multiprocessors forget what they have read: it may have been written since.

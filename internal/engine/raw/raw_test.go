@@ -381,6 +381,7 @@ func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
 	const lanes = 8
+	seen := map[link]int{}
 	for i := range programs {
 		var words []engine.Word
 		want := make([]uint32, lanes)
@@ -391,7 +392,8 @@ func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 		var steps []step
 		for range 60 {
 			var w engine.Word
-			for _, lane := range rng.Perm(lanes)[:1+rng.IntN(5)*rng.IntN(2)] {
+			// Mostly runs of words of one or two.
+			for _, lane := range rng.Perm(lanes)[:[]int{1, 1, 2, 2, 2, 2, 2, 2, 1, 3, 4, 5}[rng.IntN(8+i%5)]] {
 				s := step{uint32(lane), rng.Uint32() | 1, rng.Uint32()}
 				steps = append(steps, s)
 				w.Ops = append(w.Ops, chainOp(t, c, base+uint64(lane)*256, s.mul, s.inc))
@@ -401,6 +403,9 @@ func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 		p, err := b.Prepare(words)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, l := range p.(*program).links {
+			seen[l]++
 		}
 		for run := range runs {
 			for _, s := range steps {
@@ -422,6 +427,9 @@ func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if seen[pushed] == 0 || seen[started] == 0 || seen[counted] == 0 || seen[gated] == 0 {
+		t.Errorf("words that are pushed, started, counted, gated: %v", seen)
 	}
 }
 

@@ -224,8 +224,12 @@ func (c *channel) semaphore(d *Driver, do uint32, at, payload uint64) error {
 
 // schedule starts a grid at once, or lets it wait for others to count it down.
 func (c *channel) schedule(d *Driver, at uint64, action uint32) error {
-	const ahead = 10 // INVALIDATE_PREFETCH_COPY_SCHEDULE
-	if action != ahead {
+	const down, ahead = 7, 10 // DECREMENT_DEPENDENCE, INVALIDATE_PREFETCH_COPY_SCHEDULE
+	switch action {
+	case down:
+		return c.countDown(d, at)
+	case ahead:
+	default:
 		return c.launch(d, at)
 	}
 	descriptor := d.Space.Bytes(at, 384)
@@ -244,13 +248,26 @@ func (c *channel) schedule(d *Driver, at uint64, action uint32) error {
 	return nil
 }
 
-// mostAhead is how many grids wait at most. How many the hardware has room for is not known.
-const mostAhead = 8
+// mostAhead is how many grids wait at most: an H200 was seen to take 300.
+const mostAhead = 64
+
+// countDown counts a grid that was scheduled ahead down by one, and runs it if that was the last.
+func (c *channel) countDown(d *Driver, at uint64) error {
+	n, ok := c.ahead[at]
+	if !ok {
+		return fmt.Errorf("descriptor at %#x is counted down and was not scheduled ahead", at)
+	}
+	if c.ahead[at] = n - 1; n > 1 {
+		return nil
+	}
+	delete(c.ahead, at)
+	d.Methods = append(d.Methods, "counted")
+	return c.launch(d, at)
+}
 
 // launch runs a grid, and those that it starts.
 func (c *channel) launch(d *Driver, at uint64) error {
-	for ready := []uint64{at}; len(ready) > 0; {
-		at, ready = ready[0], ready[1:]
+	for at != 0 {
 		if c.launches++; d.Hang >= 0 && c.launches > d.Hang {
 			return errHang
 		}
@@ -266,19 +283,18 @@ func (c *channel) launch(d *Driver, at uint64) error {
 		if then.Release != nil {
 			then.Release(&d.Space)
 		}
-		for _, next := range then.Start {
-			d.Methods = append(d.Methods, "chained")
-			ready = append(ready, next)
-		}
 		for _, next := range then.Count {
-			n, ok := c.ahead[next]
-			if !ok {
-				return fmt.Errorf("descriptor at %#x is counted down and was not scheduled ahead", next)
+			if err := c.countDown(d, next); err != nil {
+				return err
 			}
-			if c.ahead[next] = n - 1; n == 1 {
-				delete(c.ahead, next)
-				d.Methods = append(d.Methods, "counted")
-				ready = append(ready, next)
+		}
+		at = 0
+		for i, next := range then.Start {
+			d.Methods = append(d.Methods, "chained")
+			if i+1 == len(then.Start) {
+				at = next
+			} else if err := c.launch(d, next); err != nil {
+				return err
 			}
 		}
 	}
