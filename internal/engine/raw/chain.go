@@ -11,19 +11,19 @@ type link uint8
 const (
 	pushed  link = iota // by command words, when all before is complete
 	started             // by the launch of the word before, which is alone, when it is complete
-	// By the launches of the word before, each of which counts it down. It must have been scheduled before the first of
-	// these ends: scheduling sets the counter.
+	// By the launches of the word before, each of which counts it down. It must have been scheduled before the first
+	// of these ends: scheduling sets the counter.
 	counted
-	// Counted, and counted down by a command word, too, once what is counted behind it has been scheduled: so a run needs
-	// not have all of it scheduled before its first word is launched. libcuda's graphs (driver 580) do the same.
+	// Counted, and counted down by a command word, too, once what is counted behind it has been scheduled: so a run
+	// needs not have all of it scheduled before its first word is launched. libcuda's graphs (driver 580) do the same.
 	gated
 )
 
 const (
 	mostStarted = 2 // launches that one starts: a descriptor has room for so many
 	mostCounted = 4 // launches that count a word down
-	// How many launches are scheduled ahead before a gate, it included. 300 were not too many for an H200; how many there
-	// is room for is not known.
+	// How many launches are scheduled ahead before a gate, it included. 300 were not too many for an H200; how many
+	// there is room for is not known.
 	mostAhead = 16
 )
 
@@ -64,9 +64,9 @@ func (p *program) counting(w int) bool {
 	return false
 }
 
-// follow says what launch i of word w does when it is complete, and what is fetched for the next one meanwhile. The last
-// launches of a run with counters say that they are complete: whether the engine looks idle in the moment in which a
-// counter reaches zero is not known.
+// follow says what launch i of word w does when it is complete, and what is fetched for the next one meanwhile. The
+// last launches of a run with counters say that they are complete: whether the engine looks idle in the moment in which
+// a counter reaches zero is not known.
 func (p *program) follow(q *qmd.Launch, of [][]*block, w, i int) {
 	host := p.b.ch.host.addr
 	if p.last(w) {

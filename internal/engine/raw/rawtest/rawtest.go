@@ -1,5 +1,5 @@
-// Package rawtest plays what descriptors of the raw backend do: they start each other, and kernels, those that move memory
-// and a test's own. Package rmtest plays the driver and the channel.
+// Package rawtest plays what descriptors of the raw backend do: they start each other, and kernels, those that move
+// memory and a test's own. Package rmtest plays the driver and the channel.
 //
 // It must not be imported by anything but tests.
 package rawtest
