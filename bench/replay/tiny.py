@@ -174,4 +174,5 @@ def main():
     print(table(results))
 
 
-main()
+if __name__ == "__main__":
+    main()
