@@ -29,12 +29,12 @@ With -n it runs several times. What one run leaves in memory is what the next on
 as if the program had gone on; --reset puts memory back before each. The outputs are those
 of the last run; --same compares those of all runs.
 
---backend libcuda needs the NVIDIA driver and a GPU of the recording's kind, soft runs
-recordings with PTX on the software GPU; auto takes the first where there is one. --step
-runs one word after the other: slower, but a fault names its kernel.
-
 --backend raw needs no CUDA library: it opens the device files itself, as hfreplay does.
-What it cannot do (another driver, another GPU) it refuses by name.`
+What it cannot do (another driver, another GPU) it refuses by name. libcuda needs the
+NVIDIA driver and a GPU of the recording's kind, soft runs recordings with PTX on the
+software GPU. auto takes raw; if that refuses, libcuda, and says why; and soft where there
+is no GPU. --step runs one word after the other, not by raw: slower, but a fault names its
+kernel.`
 
 type replayFlags struct {
 	command.Options
@@ -77,7 +77,12 @@ func backendFlag(cmd *cobra.Command, to *string) {
 }
 
 func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
-	report, err := command.Replay(path, f.Options, func() (engine.Backend, string, error) { return a.backend(ctx, f) })
+	var ways []command.Way
+	if f.backend == "auto" && !f.step && exists("/dev/nvidiactl") {
+		ways = append(ways, openRaw)
+	}
+	ways = append(ways, func() (engine.Backend, string, error) { return a.backend(ctx, f) })
+	report, err := command.Replay(path, f.Options, ways...)
 	var wrong *command.UsageError
 	var fault *engine.Fault
 	switch {
@@ -96,11 +101,7 @@ func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
 // backend opens the one that is wanted, and says its name.
 func (a *app) backend(ctx context.Context, f replayFlags) (engine.Backend, string, error) {
 	if f.backend == backendRaw {
-		b, err := raw.Open(raw.Options{})
-		if err != nil {
-			return nil, "", err
-		}
-		return b, backendRaw, nil
+		return openRaw()
 	}
 	kind := map[string]string{"auto": "auto", "libcuda": gpuNative, "soft": gpuSoft}[f.backend]
 	if kind == "" {
@@ -131,6 +132,14 @@ func (a *app) backend(ctx context.Context, f replayFlags) (engine.Backend, strin
 		return nil, "", err
 	}
 	return b, "soft", nil
+}
+
+func openRaw() (engine.Backend, string, error) {
+	b, err := raw.Open(raw.Options{})
+	if err != nil {
+		return nil, backendRaw, err
+	}
+	return b, backendRaw, nil
 }
 
 // openNative opens the machine's driver. The loader mostly finds it by its name; looking for it takes longer.

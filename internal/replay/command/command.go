@@ -39,6 +39,7 @@ func usage(format string, args ...any) error { return &UsageError{fmt.Sprintf(fo
 // A Report is what --json says. Times are seconds, but for those of the start.
 type Report struct {
 	Backend string       `json:"backend"`
+	Refused []string     `json:"refused,omitempty"` // backends that did not take it, and why
 	Device  string       `json:"device"`
 	Runs    int          `json:"runs"`
 	Open    float64      `json:"open_seconds"` // the device
@@ -55,6 +56,11 @@ type Report struct {
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer, program string) error {
+	for _, why := range r.Refused {
+		if _, err := fmt.Fprintf(w, "%s: not by %s\n", program, why); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(w, "%s: %d runs on %s (%s): first %v, median %v; %v in all\n", program, r.Runs, r.Device,
 		r.Backend, seconds(r.First), seconds(r.Median), seconds(r.Total))
 	return err
@@ -64,9 +70,13 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
 }
 
-// Replay runs a recording on the backend that open gives, with its name. Everything that needs no device is checked
-// before open is called, and what can be read is read while it runs.
-func Replay(path string, o Options, open func() (engine.Backend, string, error)) (*Report, error) {
+// A Way opens a backend and says its name.
+type Way func() (engine.Backend, string, error)
+
+// Replay runs a recording on the first backend that takes it: one that cannot be opened, or refuses the recording before
+// anything has run, is followed by the next. Everything that needs no device is checked before, and what can be read is
+// read while a device is opened.
+func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	if o.Runs < 1 {
 		return nil, usage("-n %d: at least 1", o.Runs)
 	}
@@ -87,42 +97,57 @@ func Replay(path string, o Options, open func() (engine.Backend, string, error))
 	if err != nil {
 		return nil, err
 	}
+	report := &Report{Runs: o.Runs}
+	var refused []error
+	for _, open := range ways {
+		b, p, err := ready(file, o.Entry, open, report)
+		if err != nil {
+			refused = append(refused, err)
+			report.Refused = append(report.Refused, fmt.Sprintf("%s: %v", report.Backend, err))
+			continue
+		}
+		if err := errors.Join(play(p, o, ins, outs, report), b.Close()); err != nil {
+			return nil, err
+		}
+		return report, nil
+	}
+	return nil, errors.Join(refused...)
+}
+
+// ready opens a backend and loads the recording on it.
+func ready(file *recording.File, entry string, open Way, report *Report) (engine.Backend, *replay.Player, error) {
 	type reading struct {
 		p   *replay.Player
 		err error
 	}
 	read := make(chan reading, 1)
 	go func() {
-		p, err := replay.Read(file, o.Entry)
+		p, err := replay.Read(file, entry)
 		read <- reading{p, err}
 	}()
-	report := &Report{Runs: o.Runs}
 	opening := time.Now()
 	b, name, err := open()
 	r := <-read
+	report.Backend = name
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	report.Open = time.Since(opening).Seconds()
-	report.Backend, report.Device = name, b.Info().Name
+	report.Device = b.Info().Name
 	if err = r.err; err == nil {
-		err = play(b, r.p, o, ins, outs, report)
+		err = r.p.Load(b)
 	}
-	if err := errors.Join(err, b.Close()); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Close())
 	}
-	return report, nil
+	return b, r.p, nil
 }
 
 // keptTimes is of how many runs, the last, the median is.
 const keptTimes = 1 << 16
 
 // play runs the recording and writes its outputs.
-func play(b engine.Backend, p *replay.Player, o Options, ins map[string][]byte, outs map[string]string,
-	report *Report) error {
-	if err := p.Load(b); err != nil {
-		return err
-	}
+func play(p *replay.Player, o Options, ins map[string][]byte, outs map[string]string, report *Report) error {
 	for name, data := range ins {
 		if err := p.SetInput(name, data); err != nil {
 			return errors.Join(err, p.Close())

@@ -1,0 +1,150 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/internal/engine"
+	"holdfast/internal/recording"
+	"holdfast/internal/trace"
+)
+
+// A plain is an engine in Go memory that copies, and refuses or fails if it is to.
+type plain struct {
+	mem          map[uint64][]byte
+	refuse, fail error
+	closed       *int
+}
+
+func (g *plain) Info() engine.Info { return engine.Info{Name: "plain", Arch: 90, Cubin: true} }
+
+func (g *plain) Map(addr, size uint64) error {
+	g.mem[addr] = make([]byte, size)
+	return nil
+}
+
+func (g *plain) Unmap(uint64) error { return nil }
+
+func (g *plain) at(addr uint64) []byte {
+	for base, m := range g.mem {
+		if addr >= base && addr < base+uint64(len(m)) {
+			return m[addr-base:]
+		}
+	}
+	return nil
+}
+
+func (g *plain) Write(addr uint64, b []byte) error { copy(g.at(addr), b); return nil }
+func (g *plain) Read(addr uint64, b []byte) error  { copy(b, g.at(addr)); return nil }
+func (g *plain) Close() error                      { *g.closed++; return nil }
+
+func (g *plain) Load([]byte) (engine.Code, error) { return nil, errors.New("there is no code") }
+
+func (g *plain) Prepare(words []engine.Word) (engine.Program, error) {
+	return &copies{g, words}, g.refuse
+}
+
+type copies struct {
+	g     *plain
+	words []engine.Word
+}
+
+func (p *copies) Run(time.Duration) error {
+	for _, w := range p.words {
+		for _, op := range w.Ops {
+			copy(p.g.at(op.Copy.Dst)[:op.Copy.Width], p.g.at(op.Copy.Src))
+		}
+	}
+	return p.g.fail
+}
+
+func (p *copies) Close() error { return nil }
+
+// echo is a recording whose output is its input.
+func echo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.hfr")
+	w, err := recording.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := trace.Append(nil, &trace.Copy{Dst: 0x1000200, Src: 0x1000000, Width: 4, Height: 1, Depth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := w.Put([]byte{1, 2, 3, 4})
+	_, err = w.Finish(&recording.Manifest{
+		Arch: 90, Program: []string{}, Warnings: []string{}, Code: []recording.Code{}, Kernels: []recording.Kernel{},
+		Variables: []recording.Variable{}, Memory: []recording.Region{},
+		Staging: recording.Span{Addr: 0x1000000, Bytes: 2 << 20},
+		Entries: []recording.Entry{{Name: "e", Copies: 1, Work: w.Put(work),
+			Inputs: []recording.Port{{Addr: 0x1000000, Bytes: 4, DType: "uint8", Name: "in0", Recorded: &in,
+				Shape: []int{4}}},
+			Outputs: []recording.Port{{Addr: 0x1000200, Bytes: 4, DType: "uint8", Name: "out0", Shape: []int{4}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A backend that refuses before anything has run is followed by the next; one that fails while it runs is not.
+func TestWays(t *testing.T) {
+	file, out := echo(t), filepath.Join(t.TempDir(), "out")
+	opened, closed := 0, 0
+	way := func(name string, opens, refuse, fail error) Way {
+		return func() (engine.Backend, string, error) {
+			if opens != nil {
+				return nil, name, opens
+			}
+			opened++
+			return &plain{map[uint64][]byte{}, refuse, fail, &closed}, name, nil
+		}
+	}
+	no := errors.New("no such driver")
+	for _, c := range []struct {
+		name    string
+		ways    []Way
+		backend string // "" is an error
+		says    string
+	}{
+		{"the first", []Way{way("raw", nil, nil, nil), way("libcuda", nil, nil, nil)}, "raw", ""},
+		{"it cannot be opened", []Way{way("raw", no, nil, nil), way("libcuda", nil, nil, nil)}, "libcuda", "raw: no such"},
+		{"it refuses", []Way{way("raw", nil, no, nil), way("libcuda", nil, nil, nil)}, "libcuda", "raw: no such driver"},
+		{"all refuse", []Way{way("raw", nil, no, nil), way("libcuda", errors.New("none"), nil, nil)}, "", "driver\nnone"},
+		{"it fails", []Way{way("raw", nil, nil, no), way("libcuda", nil, nil, nil)}, "", "no such driver"},
+	} {
+		opened, closed = 0, 0
+		os.Remove(out)
+		o := Options{Runs: 2, Same: true, Outs: []string{"out0=" + out}, Timeout: time.Minute}
+		r, err := Replay(file, o, c.ways...)
+		switch {
+		case c.backend == "":
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		default:
+			var text bytes.Buffer
+			if err := r.Print(&text, "replay"); err != nil {
+				t.Fatal(err)
+			}
+			if r.Backend != c.backend || !r.Same || !strings.Contains(text.String(), c.says) ||
+				strings.Contains(text.String(), "not by") != (c.says != "") {
+				t.Errorf("%s: %+v\n%s", c.name, r, &text)
+			}
+			if b, err := os.ReadFile(out); err != nil || !bytes.Equal(b, []byte{1, 2, 3, 4}) {
+				t.Errorf("%s: %v, %v", c.name, b, err)
+			}
+		}
+		if opened != closed || opened == 0 {
+			t.Errorf("%s: %d opened, %d closed", c.name, opened, closed)
+		}
+	}
+}
