@@ -73,9 +73,9 @@ func seconds(s float64) time.Duration {
 // A Way opens a backend and says its name.
 type Way func() (engine.Backend, string, error)
 
-// Replay runs a recording on the first backend that takes it: one that cannot be opened, or refuses the recording before
-// anything has run, is followed by the next. Everything that needs no device is checked before, and what can be read is
-// read while a device is opened.
+// Replay runs a recording on the first backend that takes it: one that cannot be opened, or refuses the recording
+// before anything has run, is followed by the next. Everything that needs no device is checked before, and what can be
+// read is read while a device is opened.
 func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	if o.Runs < 1 {
 		return nil, usage("-n %d: at least 1", o.Runs)

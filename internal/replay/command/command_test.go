@@ -107,17 +107,18 @@ func TestWays(t *testing.T) {
 		}
 	}
 	no := errors.New("no such driver")
+	next, none := way("libcuda", nil, nil, nil), way("libcuda", errors.New("none"), nil, nil)
 	for _, c := range []struct {
 		name    string
 		ways    []Way
 		backend string // "" is an error
 		says    string
 	}{
-		{"the first", []Way{way("raw", nil, nil, nil), way("libcuda", nil, nil, nil)}, "raw", ""},
-		{"it cannot be opened", []Way{way("raw", no, nil, nil), way("libcuda", nil, nil, nil)}, "libcuda", "raw: no such"},
-		{"it refuses", []Way{way("raw", nil, no, nil), way("libcuda", nil, nil, nil)}, "libcuda", "raw: no such driver"},
-		{"all refuse", []Way{way("raw", nil, no, nil), way("libcuda", errors.New("none"), nil, nil)}, "", "driver\nnone"},
-		{"it fails", []Way{way("raw", nil, nil, no), way("libcuda", nil, nil, nil)}, "", "no such driver"},
+		{"the first", []Way{way("raw", nil, nil, nil), next}, "raw", ""},
+		{"it cannot be opened", []Way{way("raw", no, nil, nil), next}, "libcuda", "raw: no such driver"},
+		{"it refuses", []Way{way("raw", nil, no, nil), next}, "libcuda", "raw: no such driver"},
+		{"all refuse", []Way{way("raw", nil, no, nil), none}, "", "driver\nnone"},
+		{"it fails", []Way{way("raw", nil, nil, no), next}, "", "no such driver"},
 	} {
 		opened, closed = 0, 0
 		os.Remove(out)
