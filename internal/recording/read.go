@@ -326,7 +326,7 @@ func (m *Manifest) checkCopy(c *trace.Copy) error {
 		return fmt.Errorf("copy with flags %#x and depth %d", c.Flags, c.Depth)
 	}
 	n, ok := m.rows(c.Dst, c.DstPitch, c.Width, c.Height)
-	if c.Width == 0 || c.Height == 0 || !ok {
+	if !ok {
 		return fmt.Errorf("%d × %d bytes to %#x are not in the recording's memory", c.Width, c.Height, c.Dst)
 	}
 	if r := m.constant(c.Dst, n); r != nil {
@@ -348,7 +348,7 @@ func (m *Manifest) checkCopy(c *trace.Copy) error {
 // rows reports whether all rows lie in the recording's memory, each in what is mapped for it, and how many bytes it is
 // from the first to the last.
 func (m *Manifest) rows(addr, pitch, width, height uint64) (n uint64, ok bool) {
-	if height > 1 && (pitch < width || (height-1) > (1<<62)/pitch) {
+	if width == 0 || height == 0 || height > 1 && (pitch < width || (height-1) > (1<<62)/pitch) {
 		return 0, false
 	}
 	n = width
