@@ -189,9 +189,10 @@ func TestKeeperStartsDaemon(t *testing.T) {
 	if got := r.tell("sum"); got != sum { // it answers
 		t.Fatalf("sum %s, want %s", got, sum)
 	}
-	if p := s.process("teller"); p == nil || p.State != api.StateRunning {
-		t.Errorf("ps: %+v", p)
-	}
+	s.until("ps says that it runs", func() bool { // a moment after it does
+		p := s.process("teller")
+		return p != nil && p.State == api.StateRunning
+	})
 }
 
 // A program that is suspended to an image outlives the death of both daemon and keeper.
