@@ -10,7 +10,6 @@ import (
 // measure prints what each word adds to the time of those before it.
 func measure(sides [2]*side, runs int) error {
 	var before [2]time.Duration
-	var sum [2]time.Duration
 	fmt.Println("word  raw us  libcuda us  what")
 	for w := range sides[0].words {
 		var took [2]time.Duration
@@ -22,9 +21,9 @@ func measure(sides [2]*side, runs int) error {
 		}
 		fmt.Printf("%4d %7.2f %11.2f  %s\n", w, micros(took[0]-before[0]), micros(took[1]-before[1]),
 			brief(sides[0].words[w]))
-		before, sum = took, took
+		before = took
 	}
-	fmt.Printf(" all %7.2f %11.2f\n", micros(sum[0]), micros(sum[1]))
+	fmt.Printf(" all %7.2f %11.2f\n", micros(before[0]), micros(before[1]))
 	return nil
 }
 

@@ -81,7 +81,7 @@ func (p *program) blameCode(f *engine.Fault, pc uint64) bool {
 		bl := &p.blocks[i]
 		from := bl.k.c.memory.addr + bl.k.fn.Code
 		// A word that is counted down counts as begun when the first launch of the word before is complete.
-		before := p.links[word] >= counted && bl.place.Word == word-1
+		before := bl.place.Word == word-1 && p.countedDown(word)
 		if bl.place.Word != word && !before || pc < from || pc >= from+uint64(bl.k.fn.CodeSize) {
 			continue
 		}

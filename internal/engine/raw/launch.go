@@ -15,6 +15,7 @@ import (
 type block struct {
 	launch     *engine.Launch
 	k          *kernel
+	q          *qmd.Launch // what its descriptor says, once its data has an address
 	place      engine.Place
 	cluster    [3]uint32 // zero: none
 	descriptor uint64    // offsets in the data
@@ -228,8 +229,7 @@ func (bl *block) describe(b *Backend, base uint64) *qmd.Launch {
 	q := &qmd.Launch{Grid: l.Grid, Block: l.Block, Cluster: bl.cluster, Program: code + fn.Code, Code: fn.CodeSize,
 		Registers: max(fn.Registers, leastRegisters), Barriers: max(fn.Barriers, 1), Sass: uint32(b.gen.arch/10<<4 |
 			b.gen.arch%10),
-		Shared: bl.shared, Carve: bl.carve(b), Local: b.local.thread}
-	q.Fetch = true
+		Shared: bl.shared, Carve: bl.carve(b), Local: b.local.thread, Fetch: true}
 	q.Bank[0] = qmd.Bank{Addr: base + bl.bank, Size: bl.bankSize}
 	for i, s := range fn.Bank {
 		if s.Size > 0 {

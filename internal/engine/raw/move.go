@@ -35,6 +35,9 @@ func checkSet(s *engine.Set) error {
 
 // moves starts what the copy engine does of a word: which is what has no block in it.
 func (p *program) moves(out *pushbuffer, word engine.Word, of []*block) {
+	if len(of) == len(word.Ops) {
+		return
+	}
 	launched := map[int]bool{}
 	for _, bl := range of {
 		launched[bl.place.Op] = true

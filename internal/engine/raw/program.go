@@ -16,7 +16,7 @@ type program struct {
 	push   *memory // command words
 	words  uint32
 	places []engine.Place // of each word: its work if that is one piece alone
-	links  []link         // how the launches of each word begin
+	begins []begin        // how the launches of each word begin
 	counts bool           // some begin by being counted down
 	moved  []bool         // which words have work of the copy engine
 	blocks []block        // of all launches
@@ -70,7 +70,7 @@ func (p *program) build(words []engine.Word) error {
 	if err := p.b.needLocal(stack); err != nil {
 		return err
 	}
-	p.link(of)
+	p.decide(of)
 	if size > 0 {
 		if err := p.fillData(of, size); err != nil {
 			return err
@@ -125,20 +125,22 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 		return err
 	}
 	data := make([]byte, size)
+	for i := range p.blocks {
+		p.blocks[i].q = p.blocks[i].describe(p.b, p.data.addr)
+	}
 	for w, word := range of {
 		for i, bl := range word {
 			bl.fillBank0(p.b, p.data.addr, data[bl.bank:])
-			q := bl.describe(p.b, p.data.addr)
-			q.Invalidate = p.links[w] != pushed
-			q.Counted = p.counts
-			switch p.links[w] {
+			bl.q.Invalidate = p.begins[w] != pushed
+			bl.q.Counted = p.counts
+			switch p.begins[w] {
 			case counted:
-				q.Counter = uint32(len(of[w-1]))
+				bl.q.Counter = uint32(len(of[w-1]))
 			case gated:
-				q.Counter = uint32(len(of[w-1])) + 1
+				bl.q.Counter = uint32(len(of[w-1])) + 1
 			}
-			p.follow(q, of, w, i)
-			d, err := p.b.gen.descriptor.Build(q)
+			p.follow(of, w, i)
+			d, err := p.b.gen.descriptor.Build(bl.q)
 			if err != nil {
 				return fmt.Errorf("%v: %w", bl.place, err)
 			}
@@ -157,7 +159,7 @@ func (p *program) fillPush(words []engine.Word, of [][]*block) (err error) {
 	host := p.b.ch.host.addr
 	out.stamp(host+beginAt, 0)
 	for w := range words {
-		if p.links[w] != pushed {
+		if p.begins[w] != pushed {
 			continue // it is started by the one before
 		}
 		if w > 0 {

@@ -376,12 +376,31 @@ func TestCounted(t *testing.T) {
 	}
 }
 
+// What an earlier, longer program has left as its progress names no word of this one.
+func TestBlameBeforeBegin(t *testing.T) {
+	d, b := play(t, "580.95.05", Options{})
+	c := load(t, d, b)
+	if err := b.Map(base, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Prepare([]engine.Word{{Ops: []engine.Op{chainOp(t, c, base, 3, 1)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []int{1, 99} {
+		f := &engine.Fault{Place: engine.Place{Word: word, Op: -1}}
+		if p.(*program).blameCode(f, c.memory.addr) || f.Word != word {
+			t.Errorf("word %d: %+v", word, f)
+		}
+	}
+}
+
 // tryCounted runs random words whose order shows in what they compute.
 func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
 	const lanes = 8
-	seen := map[link]int{}
+	seen := map[begin]int{}
 	for i := range programs {
 		var words []engine.Word
 		want := make([]uint32, lanes)
@@ -404,7 +423,7 @@ func tryCounted(t *testing.T, b *Backend, c *code, programs, runs int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range p.(*program).links {
+		for _, l := range p.(*program).begins {
 			seen[l]++
 		}
 		for run := range runs {
