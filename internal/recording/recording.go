@@ -9,8 +9,8 @@
 // [File.Each] every chunk against its digest, [File.Work] every record against the manifest; nothing is allocated
 // that the file has no bytes for.
 //
-// The package must not import anything of this module but internal/trace: recordings are replayed where nothing else
-// of holdfast is.
+// The package must not import anything of this module but trace and newfile: recordings are replayed where nothing
+// else of holdfast is.
 package recording
 
 import (

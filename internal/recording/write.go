@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
+
+	"holdfast/internal/newfile"
 )
 
 // The header: magic, u32 version, u32 0, u64 offset of the manifest, u64 its bytes, its SHA-256.
@@ -23,7 +22,7 @@ const (
 // that fails, leaves nothing.
 type Writer struct {
 	path   string
-	f      *os.File
+	f      *newfile.File
 	enc    *zstd.Encoder
 	at     int64
 	known  map[Digest]int
@@ -38,7 +37,7 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.partial")
+	f, err := newfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -152,10 +151,7 @@ func (w *Writer) finish(m *Manifest) (int64, error) {
 	if err := w.readable(size); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(w.f.Chmod(0o666&^umask()), w.f.Sync(), os.Rename(w.f.Name(), w.path)); err != nil {
-		return 0, err
-	}
-	return size, w.f.Close()
+	return size, w.f.Finish(0o666)
 }
 
 // Preview is what Finish would write, to be read before that: who looks at it may change the manifest. It is good
@@ -218,10 +214,6 @@ func (w *Writer) readable(size int64) error {
 }
 
 // Abort removes what was written. After Finish it does nothing.
-func (w *Writer) Abort() {
-	if w.f.Close() == nil {
-		os.Remove(w.f.Name())
-	}
-}
+func (w *Writer) Abort() { w.f.Abort() }
 
 var _ io.Writer = (*BlobWriter)(nil)

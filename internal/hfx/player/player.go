@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"holdfast/internal/hfx"
+	"holdfast/internal/newfile"
 )
 
 //go:embed lib
@@ -52,14 +52,14 @@ func Pack(binary []byte, from, to string, beside bool) (err error) {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	if !beside {
-		return write(to, 0o755, func(out io.Writer) error { return join(out, binary, in, st.Size()) })
+		return write(to, 0o777, func(out io.Writer) error { return join(out, binary, in, st.Size()) })
 	}
 	if same, err := os.Stat(to + ".hfx"); err != nil || !os.SameFile(st, same) {
-		if err := write(to+".hfx", 0o644, func(out io.Writer) error { return all(out, in, st.Size()) }); err != nil {
+		if err := write(to+".hfx", 0o666, func(out io.Writer) error { return all(out, in, st.Size()) }); err != nil {
 			return err
 		}
 	}
-	return write(to, 0o755, func(out io.Writer) error { _, err := out.Write(binary); return err })
+	return write(to, 0o777, func(out io.Writer) error { _, err := out.Write(binary); return err })
 }
 
 // join puts a linked recording behind a player.
@@ -85,13 +85,13 @@ func all(out io.Writer, in io.ReaderAt, size int64) error {
 
 // write makes a file that appears when it is complete.
 func write(path string, mode os.FileMode, fill func(io.Writer) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := newfile.Create(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
-	if err := errors.Join(fill(tmp), tmp.Chmod(mode), tmp.Close()); err != nil {
+	defer f.Abort()
+	if err := fill(f); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	return f.Finish(mode)
 }

@@ -5,17 +5,15 @@
 package link
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"holdfast/internal/engine/raw"
 	"holdfast/internal/hfx"
+	"holdfast/internal/newfile"
 	"holdfast/internal/npy"
 	"holdfast/internal/recording"
 	"holdfast/internal/replay"
@@ -76,12 +74,11 @@ func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
 	}
 	defer f.Close()
 	f.InOrder = true
-	tmp, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	tmp, err := newfile.Create(to)
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(tmp.Name())
-	defer tmp.Close()
+	defer tmp.Abort()
 	if err := Link(f, entry, g, tmp); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
@@ -93,7 +90,7 @@ func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, errors.Join(tmp.Chmod(0o644), tmp.Close(), os.Rename(tmp.Name(), to))
+	return out, tmp.Finish(0o666)
 }
 
 // Link links an entry of a recording; "" is the only one.
