@@ -17,9 +17,9 @@ import (
 	"holdfast/internal/process"
 )
 
-// A program whose conversation was broken off in the middle of an operation, and which never says anything again, is
-// forgotten when it ends.
-func TestEndWithoutConversation(t *testing.T) {
+// sleeper is a daemon that knows nobody, and a process that lives until it is killed.
+func sleeper(t *testing.T) (*Daemon, *exec.Cmd, process.Identity) {
+	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,14 @@ func TestEndWithoutConversation(t *testing.T) {
 	}
 	d := &Daemon{cfg: Config{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler),
 		programs: map[int]*process.Program{}, kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
-	p := process.New(process.Identity{PID: cmd.Process.Pid, StartTime: start}, api.StateCheckpointing, d.log)
+	return d, cmd, process.Identity{PID: cmd.Process.Pid, StartTime: start}
+}
+
+// A program whose conversation was broken off in the middle of an operation, and which never says anything again, is
+// forgotten when it ends.
+func TestEndWithoutConversation(t *testing.T) {
+	d, cmd, id := sleeper(t)
+	p := process.New(id, api.StateCheckpointing, d.log)
 	if err := d.register(p); err != nil {
 		t.Fatal(err)
 	}
@@ -51,17 +58,7 @@ func TestEndWithoutConversation(t *testing.T) {
 // A program is restored whose last process has ended, which the daemon has not noticed yet: it waits for that. One that
 // lives is in the way.
 func TestRestoredAfterEnd(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	start, err := process.StartTime(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &Daemon{cfg: Config{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler),
-		programs: map[int]*process.Program{}, kept: map[[16]byte]*keptMemory{}, activity: make(chan struct{}, 1)}
-	id := process.Identity{PID: cmd.Process.Pid, StartTime: start}
+	d, cmd, id := sleeper(t)
 	old, comes := process.New(id, api.StateRunning, d.log), process.New(id, api.StateRestoring, d.log)
 	if err := d.register(old); err != nil {
 		t.Fatal(err)

@@ -116,16 +116,7 @@ func (p *parts) together() []byte {
 	e.Launches, e.Copies, e.Sets = 0, 0, 0
 	var work []byte
 	for _, rec := range p.work {
-		switch rec := rec.(type) {
-		case *trace.Launch:
-			e.Launches++
-		case *trace.Copy:
-			if rec.Flags&trace.Set != 0 {
-				e.Sets++
-			} else {
-				e.Copies++
-			}
-		}
+		count(e, rec)
 		if again, err := trace.Append(work, rec); err == nil {
 			work = again
 		}

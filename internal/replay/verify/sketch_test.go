@@ -86,16 +86,7 @@ func (s *sketch) write(t testing.TB) []byte {
 	e.Name = "test"
 	var work []byte
 	for _, rec := range s.work {
-		switch rec := rec.(type) {
-		case *trace.Launch:
-			e.Launches++
-		case *trace.Copy:
-			if rec.Flags&trace.Set != 0 {
-				e.Sets++
-			} else {
-				e.Copies++
-			}
-		}
+		count(&e, rec)
 		if work, err = trace.Append(work, rec); err != nil {
 			t.Fatal(err)
 		}
@@ -220,4 +211,18 @@ func played(t testing.TB, f *recording.File, lo, size uint64) outcome {
 		out.strays = append(out.strays, err.Error())
 	}
 	return out
+}
+
+// count adds a record to what an entry says of its work.
+func count(e *recording.Entry, rec trace.Record) {
+	switch rec := rec.(type) {
+	case *trace.Launch:
+		e.Launches++
+	case *trace.Copy:
+		if rec.Flags&trace.Set != 0 {
+			e.Sets++
+		} else {
+			e.Copies++
+		}
+	}
 }
