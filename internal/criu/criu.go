@@ -57,7 +57,7 @@ type Tool struct {
 const workPrefix = "holdfast-criu-"
 
 // WorkIn makes dir the place of work directories from now on, and removes those that a process left there which died
-// before it could. CRIU processes that it left have a while to end.
+// before it could. The CRIU processes that it left have a while to end; of those that cannot, see endAbandoned.
 func (t *Tool) WorkIn(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -67,14 +67,21 @@ func (t *Tool) WorkIn(dir string) error {
 	if err != nil {
 		return err
 	}
+	var abandoned []string
 	for _, e := range left {
 		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), workPrefix) || time.Since(info.ModTime()) < time.Hour {
+		if err != nil || !strings.HasPrefix(e.Name(), workPrefix) {
+			continue
+		}
+		if abandoned = append(abandoned, e.Name()); time.Since(info.ModTime()) < time.Hour {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
+	}
+	if len(abandoned) > 0 {
+		go t.endAbandoned(abandoned, abandonedFor)
 	}
 	return nil
 }

@@ -850,14 +850,11 @@ func TestKillRestore(t *testing.T) {
 	restored(t, c, dir).tick()
 }
 
-// TestHelpersEnd has a CRIU that fails and leaves a process beside the tree, as one that is killed may.
+// TestHelpersEnd has a CRIU that fails and leaves a process, as one that is killed may.
 func TestHelpersEnd(t *testing.T) {
 	c := tool(t)
 	p := start(t, [3]*os.File{}, "threads=1", "memory=1")
 	p.tick()
-	dir := filepath.Join(t.TempDir(), "criu")
-	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
-	p.kill()
 	// In the place of CRIU: one that ends and leaves a process with its arguments.
 	bin := t.TempDir()
 	script, said := filepath.Join(bin, "criu"), filepath.Join(bin, "helper")
@@ -867,21 +864,35 @@ func TestHelpersEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := &Tool{path: script, log: c.log, work: c.work}
+	ended := func(after string) {
+		t.Helper()
+		b, err := os.ReadFile(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { exec.Command("kill", "-9", strings.TrimSpace(string(b))).Run() })
+		helper, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := procstat.Read(helper); err == nil && s.State != 'Z' {
+			t.Errorf("after a failed %s the helper, process %d, is left in state %c", after, helper, s.State)
+		}
+		os.Remove(said)
+	}
+	dir := filepath.Join(t.TempDir(), "criu")
+	if _, err := broken.Dump(t.Context(), DumpOptions{PID: p.pid, Dir: dir}); err == nil {
+		t.Fatal("it was dumped")
+	}
+	ended("dump")
+	p.drain()
+	p.tick()
+	dump(t, c, DumpOptions{PID: p.pid, Dir: dir, LeaveRunning: true})
+	p.kill()
 	if _, err := broken.Restore(t.Context(), RestoreOptions{Dir: dir}); err == nil {
 		t.Fatal("it was restored")
 	}
-	b, err := os.ReadFile(said)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { exec.Command("kill", "-9", strings.TrimSpace(string(b))).Run() })
-	helper, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := procstat.Read(helper); err == nil && s.State != 'Z' {
-		t.Errorf("the helper, process %d, is left in state %c", helper, s.State)
-	}
+	ended("restore")
 }
 
 // TestRestoredKilled kills the process that comes back at random points of a restore: CRIU, whose child it is not, may

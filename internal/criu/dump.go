@@ -116,6 +116,10 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 	stop()
 	log := copyLog(filepath.Join(work, "log"), opts.Log)
 	if runErr != nil {
+		// CRIU has helpers, which do not end with it if it was killed alone.
+		if err := endWorkers(filepath.Base(work), 5*time.Second); err != nil {
+			t.log.Warn("criu dump", "pid", opts.PID, "error", err)
+		}
 		unstop(pids, before)
 		return st, failedDump(opts.PID, pids, log, runErr)
 	}
@@ -146,7 +150,7 @@ func (t *Tool) Dump(ctx context.Context, opts DumpOptions) (st Stats, err error)
 
 // dumpArgs is CRIU's command line for a dump, with work for its log and its figures.
 func (t *Tool) dumpArgs(opts DumpOptions, work string, shellJob bool, x *external) []string {
-	args := t.args("dump", "--tree", strconv.Itoa(opts.PID), "--images-dir", opts.Dir, "--work-dir", work,
+	args := t.args(dumpAction, treeOption, strconv.Itoa(opts.PID), "--images-dir", opts.Dir, workOption, work,
 		"--log-file", "log", "-v3", "--manage-cgroups=ignore", "--file-locks", "--ghost-limit", "1G",
 		// No plugins: the CUDA plugin of a system's CRIU would do the driver checkpoint a second time.
 		"--libdir", work)
@@ -295,7 +299,6 @@ func ownNamespace(pid int, kind string) bool {
 // several threads that is killed while it traces them: the kernel does not report the end of the first thread before
 // that of the others, which CRIU does not ask for.
 func whileAlive(ctx context.Context, pid int) (context.Context, context.CancelFunc) {
-	const patience = 2 * time.Second // for CRIU to notice by itself
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		tick := time.NewTicker(100 * time.Millisecond)
@@ -312,7 +315,7 @@ func whileAlive(ctx context.Context, pid int) (context.Context, context.CancelFu
 				}
 				if dead.IsZero() {
 					dead = now
-				} else if now.Sub(dead) > patience {
+				} else if now.Sub(dead) > endGrace {
 					cancel()
 				}
 			}
@@ -334,7 +337,7 @@ func (t *Tool) run(ctx context.Context, args []string, extra []*os.File, onStart
 	// Restored processes may keep a pipe for the output open: do not wait for its end.
 	cmd.WaitDelay = 2 * time.Second
 	switch args[0] {
-	case "dump":
+	case dumpAction:
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	case "restore":
 		// A restore does not outlive us: nobody would know what it brings back, nor end it. The signal
