@@ -4,20 +4,21 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // A Handle names an object of a client.
 type Handle uint32
 
-// A Client is a connection to the resource manager. What it has made ends with it.
+// A Client is a connection to the resource manager. What it has made ends with it. It is safe for concurrent use.
 type Client struct {
 	ABI     *ABI
 	Version Version
 	Root    Handle
 
 	files Files
-	ctl   File // /dev/nvidiactl
-	last  Handle
+	ctl   File          // /dev/nvidiactl
+	last  atomic.Uint32 // of the handles given out
 }
 
 // NewClient opens the control file, asks for the driver's version and refuses one that is not known (*VersionError).
@@ -26,7 +27,8 @@ func NewClient(files Files) (c *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &Client{files: files, ctl: ctl, last: 0x5c000000}
+	c = &Client{files: files, ctl: ctl}
+	c.last.Store(0x5c000000)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, ctl.Close())
@@ -44,6 +46,9 @@ func NewClient(files Files) (c *Client, err error) {
 	}
 	return c, nil
 }
+
+// next is a handle that was not given out yet.
+func (c *Client) next() Handle { return Handle(c.last.Add(1)) }
 
 // Close frees everything.
 func (c *Client) Close() error { return errors.Join(c.Free(c.Root, c.Root), c.ctl.Close()) }
@@ -79,8 +84,7 @@ func doOn(f File, nr uint32, p any, in ...Pointer) error {
 
 // Alloc makes an object of a class below parent; params may be nil, and comes back as the driver left it.
 func (c *Client) Alloc(parent Handle, class uint32, params any) (Handle, error) {
-	c.last++
-	return c.alloc(c.Root, parent, c.last, class, params)
+	return c.alloc(c.Root, parent, c.next(), class, params)
 }
 
 func (c *Client) alloc(root, parent, object Handle, class uint32, params any) (Handle, error) {
@@ -197,9 +201,8 @@ func (m *Mapping) Close() error { return errors.Join(m.files.Unmap(m.Bytes), m.f
 // Pin makes a memory object of pages of this process. dev is a device's file; pages stay where they are until the
 // object is freed.
 func (c *Client) Pin(dev File, device Handle, pages []byte) (Handle, error) {
-	c.last++
 	p := Nv_ioctl_nvos02_parameters_with_fd{HRoot: uint32(c.Root), HObjectParent: uint32(device),
-		HObjectNew: uint32(c.last),
+		HObjectNew: uint32(c.next()),
 		HClass:     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, Limit: uint64(len(pages)) - 1, Fd: -1,
 		Flags: NVOS02_FLAGS_PHYSICALITY_NONCONTIGUOUS | NVOS02_FLAGS_COHERENCY_CACHED | NVOS02_FLAGS_MAPPING_NO_MAP}
 	err := doOn(dev, NV_ESC_RM_ALLOC_MEMORY, &p, Pointer{At: 24, To: pages})

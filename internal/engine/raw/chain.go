@@ -1,6 +1,10 @@
 package raw
 
-import "holdfast/internal/qmd"
+import (
+	"slices"
+
+	"holdfast/internal/qmd"
+)
 
 // A begin is how the launches of a word begin. A run is words of which only the first is pushed: the GPU goes through
 // it by itself. That a launch starts the next one takes 0.55 us on an H200, to wait until the engine is idle 1.15 us. A
@@ -34,7 +38,7 @@ func (p *program) decide(of [][]*block) {
 	for w := 1; w < len(of); w++ {
 		from, to := len(of[w-1]), len(of[w])
 		switch several := p.b.gen.descriptor.Has(qmd.SelfCopy); {
-		case from == 0 || to == 0 || p.moved[w-1] || p.moved[w]:
+		case from == 0 || to == 0 || p.moved[w-1] || p.moved[w] || slices.Contains(p.cuts, w):
 		case from == 1 && (to == 1 || to <= mostStarted && several):
 			p.begins[w] = started
 		case several && from > 1 && from <= mostCounted && to <= mostStarted:
@@ -73,7 +77,9 @@ func (p *program) counting(w int) bool {
 func (p *program) follow(of [][]*block, w, i int) {
 	q, host := of[w][i].q, p.b.ch.host.addr
 	if p.last(w) {
-		if p.counting(w) {
+		if p.ended != nil {
+			q.Releases = []qmd.Release{{Addr: p.ended(i), Payload: 1}}
+		} else if p.counting(w) {
 			q.Releases = []qmd.Release{{Addr: host + lastAt(i), Payload: 1}}
 		}
 		return
@@ -93,7 +99,7 @@ func (p *program) follow(of [][]*block, w, i int) {
 
 // launch starts the run that begins with word w, and schedules what is counted down in it.
 func (p *program) launch(out *pushbuffer, of [][]*block, w int) {
-	if p.ends(w) {
+	if p.ended == nil && p.ends(w) {
 		for i := range mostStarted {
 			out.word(p.b.ch.host.addr+lastAt(i), 0)
 		}

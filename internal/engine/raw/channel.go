@@ -44,7 +44,7 @@ type channel struct {
 	notifier             *memory // where the driver reports an error
 	base                 uint64  // addresses of the engine's own buffers
 	token                uint32
-	put                  uint32 // entries written
+	put, rang            uint32 // entries written, and those that the GPU was told of
 	push                 uint32 // offset of the next small pushbuffer
 	ticket               uint64 // last one given out
 	rung                 uint64 // last one in the ring
@@ -60,6 +60,7 @@ func (b *Backend) openChannel(Options) error {
 	if err := b.channelMemory(c); err != nil {
 		return err
 	}
+	b.later(func() error { return b.closeChannel(c) })
 	if err := b.newChannel(c); err != nil {
 		return fmt.Errorf("channel: %w", err)
 	}
@@ -68,6 +69,9 @@ func (b *Backend) openChannel(Options) error {
 
 // doorbell maps the registers by which the GPU is told of work.
 func (b *Backend) doorbell() error {
+	if b.user != nil {
+		return nil
+	}
 	user, err := b.rm.Alloc(b.sub, b.usermode(), nil)
 	if err != nil {
 		return fmt.Errorf("doorbell: %w", err)
@@ -111,12 +115,11 @@ func (g *generation) usermode() uint32 {
 
 // newChannel makes channel group, channel and objects.
 func (b *Backend) newChannel(c *channel) (err error) {
-	c.group, err = b.rm.Alloc(b.device, rm.KEPLER_CHANNEL_GROUP_A,
-		&rm.NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS{EngineType: rm.NV2080_ENGINE_TYPE_GRAPHICS})
-	if err != nil {
+	if b.beside != nil {
+		c.group = b.beside.ch.group
+	} else if c.group, err = b.newGroup(); err != nil {
 		return err
 	}
-	b.later(func() error { return b.closeChannel(c) })
 	c.share, err = b.rm.Alloc(c.group, rm.FERMI_CONTEXT_SHARE_A,
 		&rm.NV_CTXSHARE_ALLOCATION_PARAMETERS{HVASpace: uint32(b.space.Handle()),
 			Flags: rm.NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC})
@@ -135,6 +138,9 @@ func (b *Backend) newChannel(c *channel) (err error) {
 	if _, err = b.rm.Alloc(c.handle, b.gen.copying, nil); err != nil {
 		return err
 	}
+	if b.beside != nil {
+		return b.scheduleChannel(c) // the rest is the group's
+	}
 	// Without a debugger a fault is not explained; nothing else needs it.
 	c.debugger, _ = b.rm.Alloc(b.device, rm.GT200_DEBUGGER,
 		&rm.NV83DE_ALLOC_PARAMETERS{HAppClient: uint32(b.rm.Root), HClass3dObject: uint32(c.compute)})
@@ -149,6 +155,12 @@ func (b *Backend) newChannel(c *channel) (err error) {
 		return err
 	}
 	return b.scheduleChannel(c)
+}
+
+// newGroup makes a channel group: its channels run at the same time, each in its context share's address space.
+func (b *Backend) newGroup() (rm.Handle, error) {
+	return b.rm.Alloc(b.device, rm.KEPLER_CHANNEL_GROUP_A,
+		&rm.NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS{EngineType: rm.NV2080_ENGINE_TYPE_GRAPHICS})
 }
 
 // scheduleChannel lets a channel run. Its own buffers must have addresses before that.
@@ -185,10 +197,17 @@ func (b *Backend) closeChannel(c *channel) error {
 		b.own.give(c.base, rm.BuffersSize)
 		c.base = 0
 	}
-	if c.group != 0 {
+	switch {
+	case b.beside == nil && c.group != 0:
 		errs = append(errs, b.rm.Free(b.device, c.group))
-		c.group = 0
+	case b.beside != nil:
+		for _, h := range []rm.Handle{c.handle, c.share} {
+			if h != 0 {
+				errs = append(errs, b.rm.Free(c.group, h))
+			}
+		}
 	}
+	c.group, c.handle, c.share = 0, 0, 0
 	return errors.Join(errs...)
 }
 
@@ -262,18 +281,33 @@ func (b *Backend) ring(p *pushbuffer) error {
 
 // kick hands words at a device address to the channel.
 func (b *Backend) kick(addr uint64, words uint32) {
+	b.enter(addr, words)
+	b.settle()
+	b.knock()
+}
+
+// enter puts words into the ring.
+func (b *Backend) enter(addr uint64, words uint32) {
 	c := b.ch
 	entry := addr&^3 | uint64(words)<<42
 	rm.Store64(c.control.host[ringAt+8*(c.put%ringEntries):], entry)
 	c.put++
 	rm.Fence()
-	put := c.control.host[userdAt+rm.UserdGPPut:]
-	rm.Store32(put, c.put%ringEntries)
-	// The ring lies in the GPU's memory, and a write there can be overtaken by the doorbell's, which finds nothing new
-	// then and is lost: beside nine other processes in one run of 25. A read waits for the writes before it.
+	rm.Store32(c.control.host[userdAt+rm.UserdGPPut:], c.put%ringEntries)
+}
+
+// settle waits until what was entered has reached the GPU's memory, where the ring lies. A write there can be overtaken
+// by the doorbell's, which finds nothing new then and is lost: beside nine other processes in one run of 25. A read
+// waits for the writes before it, those of all channels.
+func (b *Backend) settle() {
 	rm.Fence()
-	rm.Load32(put)
-	b.files.Ring(b.user.Bytes[rm.UsermodeDoorbell:], c.token)
+	rm.Load32(b.ch.control.host[userdAt+rm.UserdGPPut:])
+}
+
+// knock tells the GPU that there is something in the ring.
+func (b *Backend) knock() {
+	b.ch.rang = b.ch.put
+	b.files.Ring(b.user.Bytes[rm.UsermodeDoorbell:], b.ch.token)
 }
 
 // patience is how long a copy or the like may take.

@@ -128,22 +128,12 @@ func (b *Backend) needLocal(thread uint32) error {
 	if thread <= b.local.thread {
 		return nil
 	}
-	warp := (uint64(thread)*32 + 0x1ff) &^ 0x1ff
-	tpc := (warp*uint64(b.warps)*uint64(b.perTPC) + 0x7fff) &^ 0x7fff
-	size := (tpc*uint64(b.tpcs) + hugePage - 1) &^ (hugePage - 1)
+	size := (b.localTPC(thread)*uint64(b.tpcs) + hugePage - 1) &^ (hugePage - 1)
 	m, err := b.newMemory(device, 0, size)
 	if err != nil {
 		return fmt.Errorf("local memory of %d bytes a thread: %w", thread, err)
 	}
-	var p pushbuffer
-	p.method(subCompute, waitForIdle, 0)
-	p.method(subCompute, setLocalMemory, hi(m.addr), lo(m.addr))
-	p.method(subCompute, setLocalNonThrottled, hi(tpc), lo(tpc), b.tpcs)
-	t, err := b.submit(&p)
-	if err == nil {
-		err = b.wait(t)
-	}
-	if err != nil {
+	if err := b.setLocal(m, thread); err != nil {
 		return errors.Join(err, b.freeMemory(m))
 	}
 	old := b.local.memory
@@ -153,4 +143,27 @@ func (b *Backend) needLocal(thread uint32) error {
 		return nil
 	}
 	return b.freeMemory(old)
+}
+
+// localTPC is the bytes of local memory of a multiprocessor pair.
+func (b *Backend) localTPC(thread uint32) uint64 {
+	warp := (uint64(thread)*32 + 0x1ff) &^ 0x1ff
+	return (warp*uint64(b.warps)*uint64(b.perTPC) + 0x7fff) &^ 0x7fff
+}
+
+// setLocal tells the channel where local memory is; nil is none.
+func (b *Backend) setLocal(m *memory, thread uint32) error {
+	if m == nil {
+		return nil
+	}
+	tpc := b.localTPC(thread)
+	var p pushbuffer
+	p.method(subCompute, waitForIdle, 0)
+	p.method(subCompute, setLocalMemory, hi(m.addr), lo(m.addr))
+	p.method(subCompute, setLocalNonThrottled, hi(tpc), lo(tpc), b.tpcs)
+	t, err := b.submit(&p)
+	if err != nil {
+		return err
+	}
+	return b.wait(t)
 }

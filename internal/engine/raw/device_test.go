@@ -16,7 +16,7 @@ import (
 
 // gpu opens the machine's GPU, if HOLDFAST_RAW is set. Without one of sm_90 the test is skipped, unless it is
 // "required".
-func gpu(t *testing.T) *Backend {
+func gpu(t testing.TB) *Backend {
 	t.Helper()
 	if os.Getenv("HOLDFAST_RAW") == "" {
 		t.Skip("HOLDFAST_RAW is not set")
@@ -122,7 +122,7 @@ func runCase(t *testing.T, b *Backend, c *code, f []string) {
 	}
 }
 
-func loadOn(t *testing.T, b *Backend) *code {
+func loadOn(t testing.TB, b *Backend) *code {
 	t.Helper()
 	image, err := os.ReadFile("../../cubin/testdata/sm_90.cubin")
 	if err != nil {

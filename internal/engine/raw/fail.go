@@ -25,11 +25,18 @@ func (b *Backend) fail(p *program, err error, timeout time.Duration) error {
 		b.blame(p, f)
 		failure = f
 	}
-	b.dead = fmt.Errorf("raw: the channel is gone: %w", failure)
-	if err := b.closeChannel(b.ch); err != nil {
-		return errors.Join(failure, err)
+	return errors.Join(failure, b.end(failure))
+}
+
+// end ends the work of all address spaces.
+func (b *Backend) end(why error) error {
+	var errs []error
+	all := b.spaces()
+	for i := len(all) - 1; i >= 0; i-- {
+		all[i].dead = fmt.Errorf("raw: the channel is gone: %w", why)
+		errs = append(errs, all[i].closeChannel(all[i].ch))
 	}
-	return failure
+	return errors.Join(errs...)
 }
 
 // blame asks the driver at which address, and in which code, the channel failed. It asks the debugger's object, and

@@ -16,7 +16,8 @@ var Known = map[string]GPU{
 // same bytes. What is loaded and prepared on it becomes the program of w; then each Port of w is followed by one Write
 // or Read, of an input or an output.
 func Link(g GPU, w *hfx.Writer) (*Backend, error) {
-	b := &Backend{mapped: map[uint64]*memory{}, own: addresses{next: ownBase, end: ownEnd}, sheet: w}
+	b := &Backend{mapped: map[uint64]*memory{}, programs: map[*program]bool{},
+		own: addresses{next: ownBase, end: ownEnd}, sheet: w}
 	for _, gen := range generations {
 		if gen.arch == g.Arch {
 			b.gen = gen

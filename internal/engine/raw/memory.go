@@ -236,22 +236,38 @@ func (b *Backend) freeMemory(m *memory) error {
 
 // Map puts zeroed device memory at a fixed address.
 func (b *Backend) Map(addr, size uint64) error {
+	if _, err := b.mapAt(device, addr, size); err != nil {
+		return err
+	}
+	return b.zero(addr, size)
+}
+
+// MapHost puts pages of this process at a fixed address.
+func (b *Backend) MapHost(addr, size uint64) ([]byte, error) {
+	m, err := b.mapAt(pinned, addr, size)
+	if err != nil {
+		return nil, err
+	}
+	return m.host, nil
+}
+
+func (b *Backend) mapAt(k kind, addr, size uint64) (*memory, error) {
 	switch {
 	case b.dead != nil:
-		return b.dead
+		return nil, b.dead
 	case size == 0 || addr%engine.Granularity != 0 || size%engine.Granularity != 0 || addr+size < addr ||
 		addr+size > 1<<48:
-		return fmt.Errorf("raw: map %#x+%#x: not a range of whole 2 MiB pages", addr, size)
+		return nil, fmt.Errorf("raw: map %#x+%#x: not a range of whole 2 MiB pages", addr, size)
 	case addr < windowsEnd && addr+size > ownBase:
-		return fmt.Errorf("raw: map %#x+%#x: addresses %#x to %#x are the engine's own", addr, size, uint64(ownBase),
-			uint64(windowsEnd))
+		return nil, fmt.Errorf("raw: map %#x+%#x: addresses %#x to %#x are the engine's own", addr, size,
+			uint64(ownBase), uint64(windowsEnd))
 	}
-	m, err := b.newMemory(device, addr, size)
+	m, err := b.newMemory(k, addr, size)
 	if err != nil {
-		return fmt.Errorf("raw: map %#x+%#x: %w", addr, size, err)
+		return nil, fmt.Errorf("raw: map %#x+%#x: %w", addr, size, err)
 	}
 	b.mapped[addr] = m
-	return b.zero(addr, size)
+	return m, nil
 }
 
 // Unmap takes away what Map put at addr.

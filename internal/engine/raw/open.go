@@ -37,32 +37,35 @@ var generations = []generation{
 
 // A Backend is one GPU.
 type Backend struct {
-	rm      *rm.Client
-	space   rm.Space
-	files   rm.Files
-	dev     rm.File // /dev/nvidiaN
-	minor   uint32
-	device  rm.Handle
-	sub     rm.Handle
-	gen     generation
-	info    engine.Info
-	GPU                 // what code is made for
-	tpcs    uint32      // multiprocessor pairs that the chip can have
-	perTPC  uint32      // multiprocessors of each
-	warps   uint32      // of each multiprocessor
-	sms     uint32      // multiprocessors that there are
-	sheet   *hfx.Writer // takes down what would be done; nil: there is a GPU
-	options Options
-	user    *rm.Mapping
-	own     addresses // device addresses of our own
-	mapped  map[uint64]*memory
-	placed  []*memory // all that is mapped, by address
-	ch      *channel
-	local   localMemory
-	moves   *code // kernels of copies and sets, once they are needed
-	dead    error // why nothing can run any more
-	undo    []func() error
-	loading sync.Mutex // what Load does on the GPU
+	rm       *rm.Client
+	space    rm.Space
+	files    rm.Files
+	dev      rm.File // /dev/nvidiaN
+	minor    uint32
+	device   rm.Handle
+	sub      rm.Handle
+	gen      generation
+	info     engine.Info
+	GPU                  // what code is made for
+	tpcs     uint32      // multiprocessor pairs that the chip can have
+	perTPC   uint32      // multiprocessors of each
+	warps    uint32      // of each multiprocessor
+	sms      uint32      // multiprocessors that there are
+	sheet    *hfx.Writer // takes down what would be done; nil: there is a GPU
+	options  Options
+	user     *rm.Mapping
+	beside   *Backend   // whose group the channel is in; nil: it has its own
+	others   []*Backend // that are beside this one
+	own      addresses  // device addresses of our own
+	mapped   map[uint64]*memory
+	programs map[*program]bool // that were prepared and not closed
+	placed   []*memory         // all that is mapped, by address
+	ch       *channel
+	local    localMemory
+	moves    *code // kernels of copies and sets, once they are needed
+	dead     error // why nothing can run any more
+	undo     []func() error
+	loading  sync.Mutex // what Load does on the GPU
 }
 
 // Options say which GPU.
@@ -86,7 +89,8 @@ func Open(o Options) (b *Backend, err error) {
 		}
 		o.Files = rm.OS{}
 	}
-	b = &Backend{files: o.Files, mapped: map[uint64]*memory{}, own: addresses{next: ownBase, end: ownEnd}, options: o}
+	b = &Backend{files: o.Files, mapped: map[uint64]*memory{}, programs: map[*program]bool{},
+		own: addresses{next: ownBase, end: ownEnd}, options: o}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("raw: %w", err), b.Close())
@@ -121,6 +125,10 @@ func (b *Backend) later(f func() error) { b.undo = append(b.undo, f) }
 // Close frees everything.
 func (b *Backend) Close() error {
 	var errs []error
+	for len(b.others) > 0 {
+		errs = append(errs, b.others[len(b.others)-1].Close())
+	}
+	b.leave()
 	for _, m := range b.mapped {
 		errs = append(errs, b.freeMemory(m))
 	}

@@ -21,6 +21,10 @@ type program struct {
 	moved  []bool         // which words have work of the copy engine
 	blocks []block        // of all launches
 	codes  map[*code]bool // that they are of
+	image  []byte         // of the data
+	cuts   []int          // words that must be pushed
+	// Where the i-th launch of a run's last word writes that it is complete; nil: the channel waits for it.
+	ended func(i int) uint64
 }
 
 // Prepare makes everything that a run needs.
@@ -37,7 +41,16 @@ func (b *Backend) Prepare(words []engine.Word) (engine.Program, error) {
 
 // build lays out data and writes it, and then the pushbuffer.
 func (p *program) build(words []engine.Word) error {
-	of := make([][]*block, len(words))
+	of, err := p.layOut(words)
+	if err != nil {
+		return err
+	}
+	return p.fillPush(words, of)
+}
+
+// layOut lays out data and writes it; it returns the launches of each word.
+func (p *program) layOut(words []engine.Word) (of [][]*block, err error) {
+	of = make([][]*block, len(words))
 	n := 0
 	for w := range words {
 		n += len(words[w].Ops)
@@ -50,7 +63,7 @@ func (p *program) build(words []engine.Word) error {
 		for o := range words[w].Ops {
 			at, err := p.op(&words[w].Ops[o], engine.Place{Word: w, Op: o}, &size)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if at == nil {
 				continue
@@ -68,15 +81,16 @@ func (p *program) build(words []engine.Word) error {
 		p.moved = append(p.moved, len(of[w]) < len(words[w].Ops))
 	}
 	if err := p.b.needLocal(stack); err != nil {
-		return err
+		return nil, err
 	}
 	p.decide(of)
 	if size > 0 {
 		if err := p.fillData(of, size); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return p.fillPush(words, of)
+	p.b.programs[p] = true
+	return of, nil
 }
 
 // op checks one piece of work and gives a launch its place in the data. It is nil for the copy engine's.
@@ -147,7 +161,16 @@ func (p *program) fillData(of [][]*block, size uint64) (err error) {
 			copy(data[bl.descriptor:], d)
 		}
 	}
-	if err := p.b.Write(p.data.addr, data); err != nil {
+	p.image = data
+	return p.restore()
+}
+
+// restore writes descriptors and constant banks, also those that work which was cut short has left half changed.
+func (p *program) restore() error {
+	if p.data == nil {
+		return nil
+	}
+	if err := p.b.Write(p.data.addr, p.image); err != nil {
 		return err
 	}
 	return p.b.newCode()
@@ -252,6 +275,7 @@ func (p *program) Close() error {
 	for c := range p.codes {
 		c.users--
 	}
+	delete(p.b.programs, p)
 	p.data, p.push, p.codes = nil, nil, nil
 	return errors.Join(errs...)
 }

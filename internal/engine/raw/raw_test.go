@@ -72,13 +72,13 @@ func execute(c *code, m *rmtest.Memory, at uint64) error {
 	})
 }
 
-func chainOp(t *testing.T, c *code, addr uint64, mul, inc uint32) engine.Op {
+func chainOp(t testing.TB, c *code, addr uint64, mul, inc uint32) engine.Op {
 	t.Helper()
 	p := le.AppendUint32(le.AppendUint32(le.AppendUint64(nil, addr), mul), inc)
 	return engine.Op{Launch: launchOf(t, c, "chain", p)}
 }
 
-func launchOf(t *testing.T, c *code, name string, params []byte) *engine.Launch {
+func launchOf(t testing.TB, c *code, name string, params []byte) *engine.Launch {
 	t.Helper()
 	k, err := c.Kernel(name)
 	if err != nil {

@@ -74,6 +74,8 @@ func (m *Memory) each(at, n uint64, f func(part []byte)) bool {
 // A channel is one that runs what its ring says.
 type channel struct {
 	token     uint32
+	group     uint32
+	space     *Memory
 	ring      uint64
 	entries   uint32
 	get       uint32
@@ -96,9 +98,9 @@ func (c *channel) run(d *Driver) {
 	}
 	put := le.Uint32(c.userd[0x8c:])
 	for !c.dead && c.get != put {
-		entry := le.Uint64(d.Space.Bytes(c.ring+8*uint64(c.get), 8))
+		entry := le.Uint64(c.space.Bytes(c.ring+8*uint64(c.get), 8))
 		c.get = (c.get + 1) % c.entries
-		push := d.Space.Bytes(entry&0xfffffffffc, entry>>42&(1<<21-1)*4)
+		push := c.space.Bytes(entry&0xfffffffffc, entry>>42&(1<<21-1)*4)
 		if push == nil {
 			d.wrong("pushbuffer at %#x is not mapped", entry&0xfffffffffc)
 			return
@@ -116,16 +118,21 @@ func (c *channel) run(d *Driver) {
 	le.PutUint32(c.userd[0x88:], c.get)
 }
 
-// fail reports an error of the channel, as the driver does: the kernel's (13), or an address (31).
+// fail reports an error of the channel, as the driver does: the kernel's (13), or an address (31). All channels of a
+// group have it.
 func (c *channel) fail(d *Driver, err error) {
 	d.Methods = append(d.Methods, "fault: "+err.Error())
-	c.dead = true
 	code := uint32(13)
 	if d.FaultAt != 0 {
 		code = 31
 	}
-	le.PutUint32(c.notifier[8:], code)
-	le.PutUint16(c.notifier[14:], 0xffff)
+	for _, o := range d.channels {
+		if o.group == c.group {
+			o.dead = true
+			le.PutUint32(o.notifier[8:], code)
+			le.PutUint16(o.notifier[14:], 0xffff)
+		}
+	}
 }
 
 // words runs a pushbuffer.
@@ -188,7 +195,7 @@ func (c *channel) semaphore(d *Driver, do uint32, at, payload uint64) error {
 	if do>>24&1 == 1 {
 		size = 8
 	}
-	b := d.Space.Bytes(at, size)
+	b := c.space.Bytes(at, size)
 	if b == nil {
 		return fmt.Errorf("semaphore at %#x", at)
 	}
@@ -205,7 +212,7 @@ func (c *channel) semaphore(d *Driver, do uint32, at, payload uint64) error {
 		}
 		if do>>25&1 == 1 {
 			c.clock += 32
-			le.PutUint64(d.Space.Bytes(at+8, 8), c.clock)
+			le.PutUint64(c.space.Bytes(at+8, 8), c.clock)
 		}
 		if do>>20&1 == 1 {
 			d.Methods = append(d.Methods, "release")
@@ -232,7 +239,7 @@ func (c *channel) schedule(d *Driver, at uint64, action uint32) error {
 	default:
 		return c.launch(d, at)
 	}
-	descriptor := d.Space.Bytes(at, 384)
+	descriptor := c.space.Bytes(at, 384)
 	if descriptor == nil {
 		return fmt.Errorf("descriptor at %#x", at)
 	}
@@ -271,17 +278,17 @@ func (c *channel) launch(d *Driver, at uint64) error {
 		if c.launches++; d.Hang >= 0 && c.launches > d.Hang {
 			return errHang
 		}
-		descriptor := d.Space.Bytes(at, 384)
+		descriptor := c.space.Bytes(at, 384)
 		if descriptor == nil {
 			return fmt.Errorf("descriptor at %#x", at)
 		}
 		d.Methods = append(d.Methods, "launch")
-		if err := d.Kernel(&d.Space, at); err != nil {
+		if err := d.Kernel(c.space, at); err != nil {
 			return err
 		}
 		then := d.Next(descriptor)
 		if then.Release != nil {
-			then.Release(&d.Space)
+			then.Release(c.space)
 		}
 		for _, next := range then.Count {
 			if err := c.countDown(d, next); err != nil {
@@ -309,7 +316,7 @@ func (c *channel) move(d *Driver, do uint32, get func(uint32) uint64) error {
 		}
 	}
 	if do>>3&3 == 1 {
-		b := d.Space.Bytes(get(0x240)<<32|get(0x244), 4)
+		b := c.space.Bytes(get(0x240)<<32|get(0x244), 4)
 		if b == nil {
 			return errors.New("semaphore of the copy engine")
 		}
@@ -344,11 +351,11 @@ func (c *channel) lines(d *Driver, do uint32, get func(uint32) uint64) error {
 		}
 		if !remap {
 			at := 0
-			if !d.Space.each(src+y*from, width, func(part []byte) { at += copy(line[at:], part) }) {
+			if !c.space.each(src+y*from, width, func(part []byte) { at += copy(line[at:], part) }) {
 				return fmt.Errorf("copy from %#x", src+y*from)
 			}
 		}
-		if !d.Space.each(dst+y*to, width*size, func(part []byte) { line = line[copy(part, line):] }) {
+		if !c.space.each(dst+y*to, width*size, func(part []byte) { line = line[copy(part, line):] }) {
 			return fmt.Errorf("copy to %#x", dst+y*to)
 		}
 	}

@@ -41,23 +41,25 @@ type Driver struct {
 	// FaultAt is the address that the debugger tells, FaultPC where multiprocessor 120 was in its code.
 	FaultAt, FaultPC uint64
 
-	Space    Memory
+	Space    *Memory   // of the address space that was made first
 	Calls    []string  // what was asked, in order
 	Requests []Request // the same in bytes
 	Pushes   []Push    // what the channel was handed, in order
 	Methods  []string  // what the channel did, in order
 	Errs     []error   // what was wrong with it
 
-	size    map[string]int
-	objects map[uint32]object
-	open    map[int32]*file
-	last    int32
-	bells   map[*byte][]byte // words of doorbells
-	group   uint32           // of the channel
-	bound   uint32           // the channel that unified memory has
-	channel *channel
-	live    int    // memory of this process that was not unmapped
-	arena   *arena // where memory comes from that another process sees too; nil: there is none
+	size     map[string]int
+	objects  map[uint32]object
+	open     map[int32]*file
+	last     int32
+	bells    map[*byte][]byte    // words of doorbells
+	spaces   map[uint32]*Memory  // by their objects
+	managed  *Memory             // that unified memory keeps
+	bound    uint32              // the channel that unified memory has
+	channels map[uint32]*channel // by their objects
+	tokens   uint32              // that were given out
+	live     int                 // memory of this process that was not unmapped
+	arena    *arena              // where memory comes from that another process sees too; nil: there is none
 }
 
 // A Request is what the driver was asked, but for addresses and descriptors, which are 0.
@@ -76,12 +78,13 @@ type Push struct {
 type object struct {
 	class, parent uint32
 	bytes         []byte // of memory
+	space         uint32 // of a context share and virtual memory
 }
 
 // NewDriver is an H200 on a driver of a version.
 func NewDriver(version string) *Driver {
 	d := &Driver{Version: version, size: map[string]int{}, objects: map[uint32]object{}, open: map[int32]*file{},
-		Hang:  -1,
+		Hang: -1, Space: &Memory{}, spaces: map[uint32]*Memory{}, channels: map[uint32]*channel{},
 		bells: map[*byte][]byte{}, Classes: []uint32{rm.HOPPER_COMPUTE_A, rm.HOPPER_CHANNEL_GPFIFO_A,
 			rm.HOPPER_DMA_COPY_A,
 			rm.HOPPER_USERMODE_A}}
@@ -112,11 +115,15 @@ func (d *Driver) sizes(version string) {
 
 // Left is what was not given back: open files, objects, mappings.
 func (d *Driver) Left() string {
-	if len(d.open) == 0 && len(d.objects) == 0 && len(d.Space.maps) == 0 && d.live == 0 {
+	mapped := 0
+	for _, m := range d.spaces {
+		mapped += len(m.maps)
+	}
+	if len(d.open) == 0 && len(d.objects) == 0 && mapped == 0 && d.live == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d files, %d objects, %d mappings on the device, %d here", len(d.open), len(d.objects),
-		len(d.Space.maps), d.live)
+		mapped, d.live)
 }
 
 func (d *Driver) wrong(format string, args ...any) {
@@ -155,11 +162,13 @@ func (d *Driver) Ring(doorbell []byte, token uint32) {
 }
 
 func (d *Driver) ring(token uint32) {
-	if d.channel == nil || !d.channel.scheduled || token != d.channel.token {
-		d.wrong("token %d is no channel's that runs", token)
-		return
+	for _, c := range d.channels {
+		if c.token == token && c.scheduled {
+			c.run(d)
+			return
+		}
 	}
-	d.channel.run(d)
+	d.wrong("token %d is no channel's that runs", token)
 }
 
 type file struct {
@@ -237,7 +246,7 @@ func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 	case rm.NV_ESC_RM_MAP_MEMORY_DMA:
 		d.mapThere(arg)
 	case rm.NV_ESC_RM_UNMAP_MEMORY_DMA:
-		le.PutUint32(arg[40:], d.Space.unmap(le.Uint64(arg[24:])))
+		le.PutUint32(arg[40:], d.spaces[d.objects[le.Uint32(arg[8:])].space].unmap(le.Uint64(arg[24:])))
 	}
 	return nil
 }

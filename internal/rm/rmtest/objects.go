@@ -63,10 +63,24 @@ func (d *Driver) alloc(arg []byte, in []rm.Pointer, params []byte) uint32 {
 		if !d.known(le.Uint32(params), le.Uint32(params[24:]), le.Uint32(params[32:])) {
 			return invalidObject
 		}
-		d.channel = &channel{token: 7, ring: le.Uint64(params[8:]), entries: le.Uint32(params[16:]),
-			notifier: d.objects[le.Uint32(params)].bytes,
-			userd:    d.objects[le.Uint32(params[32:])].bytes[le.Uint64(params[64:]):]}
-		d.group = parent
+		d.tokens++
+		d.channels[handle] = &channel{token: 6 + d.tokens, group: parent, ring: le.Uint64(params[8:]),
+			entries: le.Uint32(params[16:]), notifier: d.objects[le.Uint32(params)].bytes,
+			userd: d.objects[le.Uint32(params[32:])].bytes[le.Uint64(params[64:]):],
+			space: d.spaces[d.objects[le.Uint32(params[24:])].space]}
+	case rm.FERMI_VASPACE_A:
+		d.spaces[handle] = &Memory{}
+		if len(d.spaces) == 1 {
+			d.Space = d.spaces[handle]
+		}
+	case rm.FERMI_CONTEXT_SHARE_A:
+		o.space = le.Uint32(params)
+	case rm.NV01_MEMORY_VIRTUAL:
+		o.space = le.Uint32(params[16:])
+	}
+	if o.space != 0 && d.spaces[o.space] == nil {
+		d.wrong("object %#x is no address space", o.space)
+		return invalidObject
 	}
 	d.objects[handle] = o
 	return okay
@@ -78,9 +92,11 @@ func (d *Driver) free(handle uint32) uint32 {
 		return invalidObject
 	}
 	o := d.objects[handle]
-	for _, m := range d.Space.maps {
-		if o.bytes != nil && &m.bytes[0] == &o.bytes[0] {
-			d.wrong("memory is freed while it is mapped at %#x", m.at)
+	for _, space := range d.spaces {
+		for _, m := range space.maps {
+			if o.bytes != nil && &m.bytes[0] == &o.bytes[0] {
+				d.wrong("memory is freed while it is mapped at %#x", m.at)
+			}
 		}
 	}
 	d.end(handle)
@@ -89,17 +105,12 @@ func (d *Driver) free(handle uint32) uint32 {
 
 // end takes an object away, and what is below it.
 func (d *Driver) end(handle uint32) {
-	o := d.objects[handle]
 	delete(d.objects, handle)
 	if handle == d.bound {
 		d.wrong("a channel is freed while unified memory has it")
 	}
-	if o.class == rm.FERMI_VASPACE_A {
-		d.Space.maps = nil
-	}
-	if handle == d.group {
-		d.channel = nil
-	}
+	delete(d.spaces, handle)
+	delete(d.channels, handle)
 	for h, child := range d.objects {
 		if child.parent == handle && h != handle {
 			d.end(h)
@@ -138,12 +149,12 @@ func (d *Driver) mapThere(arg []byte) {
 	if len(arg) == 56 { // before 580
 		at, status = 40, 48
 	}
-	o := d.objects[le.Uint32(arg[12:])]
+	o, into := d.objects[le.Uint32(arg[12:])], d.spaces[d.objects[le.Uint32(arg[8:])].space]
 	if d.objects[le.Uint32(arg[8:])].class != rm.NV01_MEMORY_VIRTUAL ||
 		le.Uint32(arg[32:])&rm.NVOS46_FLAGS_DMA_OFFSET_FIXED_TRUE == 0 {
 		d.wrong("mapping of object %#x into %#x", le.Uint32(arg[12:]), le.Uint32(arg[8:]))
 	}
-	le.PutUint32(arg[status:], d.Space.place(le.Uint64(arg[at:]), le.Uint64(arg[24:]), o.bytes))
+	le.PutUint32(arg[status:], into.place(le.Uint64(arg[at:]), le.Uint64(arg[24:]), o.bytes))
 }
 
 // controls are what can be asked, and with what structure.
@@ -188,9 +199,13 @@ func (d *Driver) control(arg, p []byte, in []rm.Pointer) uint32 {
 	case rm.NV2080_CTRL_CMD_PERF_BOOST:
 		d.Boost = le.Uint32(p)
 	case rm.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE:
-		d.channel.scheduled = p[0] == 1
+		for _, c := range d.channels {
+			if c.group == le.Uint32(arg[4:]) {
+				c.scheduled = p[0] == 1
+			}
+		}
 	case rm.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN:
-		le.PutUint32(p, d.channel.token)
+		le.PutUint32(p, d.channels[le.Uint32(arg[4:])].token)
 	case rm.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES:
 		if d.FaultAt != 0 {
 			p[4812] = 1
@@ -236,6 +251,7 @@ func (d *Driver) unified(request uint32, arg []byte) error {
 	switch request {
 	case rm.UVM_REGISTER_GPU_VASPACE:
 		d.known(le.Uint32(arg[20:]), le.Uint32(arg[24:]))
+		d.managed = d.spaces[le.Uint32(arg[24:])]
 	case rm.UVM_REGISTER_CHANNEL:
 		d.known(le.Uint32(arg[20:]), le.Uint32(arg[24:]))
 		d.bound = le.Uint32(arg[24:])
@@ -245,10 +261,10 @@ func (d *Driver) unified(request uint32, arg []byte) error {
 		if le.Uint32(arg[24+16:]) != rm.UvmGpuMappingTypeReadWriteAtomic || le.Uint64(arg[9240:]) != 1 {
 			d.wrong("mapping for %d GPUs of type %d", le.Uint64(arg[9240:]), le.Uint32(arg[40:]))
 		}
-		le.PutUint32(arg[9260:], d.Space.place(le.Uint64(arg), le.Uint64(arg[8:]),
+		le.PutUint32(arg[9260:], d.managed.place(le.Uint64(arg), le.Uint64(arg[8:]),
 			d.objects[le.Uint32(arg[9256:])].bytes))
 	case rm.UVM_FREE:
-		le.PutUint32(arg[16:], d.Space.unmap(le.Uint64(arg)))
+		le.PutUint32(arg[16:], d.managed.unmap(le.Uint64(arg)))
 	}
 	return nil
 }
