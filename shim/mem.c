@@ -635,8 +635,10 @@ CUresult hf_cuMemFree_v2(CUdeviceptr p)
 			hf_caveat_gone(HF_CAVEAT_DRIVER_MEMORY, p);
 		return r;
 	}
-	if (f.keep)
+	if (f.keep) {
+		hf_note_kept(p, f.size);
 		return CUDA_SUCCESS; /* a graph may use it as long as the process lives */
+	}
 	if (hf_captures()) {
 		/* Waiting for the device would break the capture; real memory would outlive it too. */
 		free_later(p);

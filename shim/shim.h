@@ -380,6 +380,7 @@ bool hf_tap_records(void);
 void hf_note_alloc(uint32_t kind, CUdeviceptr p, uint64_t bytes);
 void hf_note_map(CUdeviceptr va, uint64_t size, uint64_t offset);
 void hf_note_free(CUdeviceptr p, uint64_t bytes);
+void hf_note_kept(CUdeviceptr p, uint64_t bytes);
 void hf_note_blocks(void);    /* all memory */
 /* Calls f for every allocation and mapping, hf_mem_lock held. */
 void hf_blocks_each(void (*f)(CUdeviceptr p, uint64_t bytes, int device, void *arg), void *arg);
