@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,16 @@ They are named in0, in1, …, out0, out1, … in their order, or as --in and --o
 also give them a type and a shape: --in image:float32:1,3,224,224.
 
 If the range comes more than once, the first is recorded; --nth takes another, so that a
-program can warm up. Memory is replayed at the addresses that it had. What cannot be
+program can warm up.
+
+Several ranges (--range prefill --range decode) become several entries of one recording,
+which share memory: each goes on from what the one before has left. Recording begins with
+the first-named range (--nth: which one of that name); of each other name the first that
+comes after that is recorded. Between them nothing may write device memory, and they may
+not lie within each other. --in and --out then say of which range:
+--in prefill/ids:int64:1,16.
+
+Memory is replayed at the addresses that it had. What cannot be
 replayed (managed memory, kernels that are given host memory, host functions, CUDA
 arrays) is refused by name; the program runs on to its end in any case. The format is
 described in docs/recording-format.md.
@@ -38,20 +48,23 @@ failed or nothing could be recorded, 126 if the program cannot be executed, 127 
 not found. Without a recording there is no file.`
 
 type recordFlags struct {
-	gpu, out, rangeName string
-	nth                 int
-	ins, outs           []string
+	gpu, out  string
+	ranges    []string
+	nth       int
+	ins, outs []string
 }
 
 func (a *app) recordVerb() *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
-		Use:   "record -o MODEL.hfr [--range NAME] [--in NAME[:TYPE:SHAPE]]… [--out …]… -- PROGRAM [ARGUMENT…]",
+		Use: "record -o MODEL.hfr [--range NAME]… [--in [RANGE/]NAME[:TYPE:SHAPE]]… [--out …]… " +
+			"-- PROGRAM [ARGUMENT…]",
 		Short: "Record what a program computes, to replay it without the program",
 		Long:  recordLong,
 		Example: `  holdfast record -o resnet.hfr --in image:float32:1,3,224,224 --out scores:float32:1,1000 -- python3 infer.py
   holdfast inspect resnet.hfr
-  holdfast replay resnet.hfr --in image=cat.npy --out scores=scores.npy`,
+  holdfast replay resnet.hfr --in image=cat.npy --out scores=scores.npy
+  holdfast record -o gpt.hfr --range prefill --range decode -- python3 generate.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.out == "" {
 				return usageErrorf("record: -o FILE is missing")
@@ -61,8 +74,8 @@ func (a *app) recordVerb() *cobra.Command {
 	}
 	runsProgram(cmd, &f.gpu)
 	cmd.Flags().StringVarP(&f.out, "output", "o", "", "the file that is written")
-	cmd.Flags().StringVar(&f.rangeName, "range", "holdfast", "name of the NVTX range")
-	cmd.Flags().IntVar(&f.nth, "nth", 1, "which of the ranges of that name, from 1")
+	cmd.Flags().StringArrayVar(&f.ranges, "range", []string{"holdfast"}, "name of an NVTX range")
+	cmd.Flags().IntVar(&f.nth, "nth", 1, "which of the ranges of the first name, from 1")
 	cmd.Flags().StringArrayVar(&f.ins, "in", nil, "name, and type and shape, of the next input")
 	cmd.Flags().StringArrayVar(&f.outs, "out", nil, "name, and type and shape, of the next output")
 	return cmd
@@ -96,15 +109,49 @@ func parseHint(flag, text string) (recorder.Hint, error) {
 	return h, nil
 }
 
-func parseHints(flag string, list []string) (out []recorder.Hint, err error) {
-	for _, text := range list {
-		h, err := parseHint(flag, text)
+// wanted is the ranges, each with its hints.
+func (f *recordFlags) wanted() ([]recorder.Wanted, error) {
+	const most = 16 // the same limit is in shim/range.c
+	var list []recorder.Wanted
+	for _, name := range f.ranges {
+		known := slices.ContainsFunc(list, func(w recorder.Wanted) bool { return w.Name == name })
+		if name == "" || len(name) > 255 || strings.Contains(name, "\n") || known || len(list) == most || f.nth < 1 {
+			return nil, usageErrorf("record: --range %q --nth %d: at most %d different names, each a line of at most "+
+				"255 bytes, and a number from 1", name, f.nth, most)
+		}
+		list = append(list, recorder.Wanted{Name: name})
+	}
+	for _, text := range f.ins {
+		w, h, err := hintOf(list, "in", text)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, h)
+		w.In = append(w.In, h)
 	}
-	return out, nil
+	for _, text := range f.outs {
+		w, h, err := hintOf(list, "out", text)
+		if err != nil {
+			return nil, err
+		}
+		w.Out = append(w.Out, h)
+	}
+	return list, nil
+}
+
+// hintOf reads a hint, and finds the range that it is for.
+func hintOf(list []recorder.Wanted, flag, text string) (*recorder.Wanted, recorder.Hint, error) {
+	for i := range list {
+		if rest, ok := strings.CutPrefix(text, list[i].Name+"/"); ok {
+			h, err := parseHint(flag, rest)
+			return &list[i], h, err
+		}
+	}
+	if len(list) > 1 {
+		return nil, recorder.Hint{}, usageErrorf("record: --%s %s: of which range? --%s %s/%s", flag, text, flag,
+			list[0].Name, text)
+	}
+	h, err := parseHint(flag, text)
+	return &list[0], h, err
 }
 
 func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) error {
@@ -112,17 +159,9 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 	if err != nil {
 		return err
 	}
-	ins, err := parseHints("in", f.ins)
+	wanted, err := f.wanted()
 	if err != nil {
 		return err
-	}
-	outs, err := parseHints("out", f.outs)
-	if err != nil {
-		return err
-	}
-	if f.nth < 1 || f.rangeName == "" || len(f.rangeName) > 255 {
-		return usageErrorf("record: --range %q --nth %d: a name of at most 255 bytes, and a number from 1",
-			f.rangeName, f.nth)
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -142,7 +181,7 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 	if err != nil {
 		return &exitError{exitHoldfast, err}
 	}
-	rec, err := recorder.NewRanges(w, spill, ins, outs, a.warnings())
+	rec, err := recorder.NewRanges(w, spill, wanted, a.warnings())
 	if err != nil {
 		return &exitError{exitHoldfast, err}
 	}
@@ -151,7 +190,8 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 		return &exitError{exitHoldfast, err}
 	}
 	status, err := a.listenTo(ctx, listened{kind: kind, path: path, args: args, env: map[string]string{
-		"HOLDFAST_RANGE": f.rangeName, "HOLDFAST_RANGE_NTH": strconv.Itoa(f.nth), "NVTX_INJECTION64_PATH": libs.Shim,
+		"HOLDFAST_RANGE": strings.Join(f.ranges, "\n"), "HOLDFAST_RANGE_NTH": strconv.Itoa(f.nth),
+		"NVTX_INJECTION64_PATH": libs.Shim,
 	}}, rec.Serve)
 	m, finish := rec.Finish()
 	if err = errors.Join(err, finish); err != nil {
@@ -185,7 +225,8 @@ func notRecorded(f recordFlags, status, err error) error {
 		return status
 	}
 	if errors.Is(err, recorder.ErrNoRange) {
-		err = fmt.Errorf("%w: no NVTX range %q (number %d) while a CUDA context was there", err, f.rangeName, f.nth)
+		err = fmt.Errorf("%w: no NVTX range of that name while a CUDA context was there (of %q it is number %d)", err,
+			f.ranges[0], f.nth)
 	}
 	return &exitError{exitHoldfast, fmt.Errorf("%s is not written: %w", f.out, err)}
 }
@@ -194,22 +235,38 @@ func (a *app) recordedRange(out string, size int64, m *recording.Manifest, statu
 	for _, w := range m.Warnings {
 		fmt.Fprintf(a.stderr, "holdfast: %s\n", w)
 	}
-	e := m.Entries[0]
 	if a.json {
-		b := *a
-		b.stdout = a.stderr // standard output is the program's
-		b.printLine(struct {
-			Event    string `json:"event"`
-			File     string `json:"file"`
-			Bytes    int64  `json:"bytes"`
+		type entry struct {
+			Name     string `json:"name"`
 			Launches int    `json:"launches"`
 			Inputs   int    `json:"inputs"`
 			Outputs  int    `json:"outputs"`
-		}{"recorded", out, size, e.Launches, len(e.Inputs), len(e.Outputs)})
-	} else {
-		fmt.Fprintf(a.stderr, "holdfast: %s: %d launches of %d kernels, %d inputs, %d outputs, %s\n", out, e.Launches,
-			len(m.Kernels), len(e.Inputs),
-			len(e.Outputs), bytesText(uint64(size)))
+		}
+		var list []entry
+		for _, e := range m.Entries {
+			list = append(list, entry{e.Name, e.Launches, len(e.Inputs), len(e.Outputs)})
+		}
+		b := *a
+		b.stdout = a.stderr // standard output is the program's
+		b.printLine(struct {
+			Event   string  `json:"event"`
+			File    string  `json:"file"`
+			Bytes   int64   `json:"bytes"`
+			Entries []entry `json:"entries"`
+		}{"recorded", out, size, list})
+		return status
 	}
+	if len(m.Entries) == 1 {
+		e := m.Entries[0]
+		fmt.Fprintf(a.stderr, "holdfast: %s: %d launches of %d kernels, %d inputs, %d outputs, %s\n", out, e.Launches,
+			len(m.Kernels), len(e.Inputs), len(e.Outputs), bytesText(uint64(size)))
+		return status
+	}
+	for _, e := range m.Entries {
+		fmt.Fprintf(a.stderr, "holdfast: entry %s: %d launches, %d inputs, %d outputs\n", e.Name, e.Launches,
+			len(e.Inputs), len(e.Outputs))
+	}
+	fmt.Fprintf(a.stderr, "holdfast: %s: %d entries, %d kernels, %s\n", out, len(m.Entries), len(m.Kernels),
+		bytesText(uint64(size)))
 	return status
 }

@@ -20,7 +20,9 @@ import (
 
 const serveLong = `Answer requests for recordings over HTTP, by the Open Inference Protocol (version 2,
 REST): any of its clients can be used. A recording is a model, named as its file without
-".hfr", or as NAME=FILE says.
+".hfr", or as NAME=FILE says. Of a recording with several entries each is a model,
+NAME.ENTRY; --entry serves some of them. They share memory: what one leaves is what the
+next one finds, whoever asks.
 
   /v2/models/NAME/infer    a request: tensors as JSON or as binary data
   /v2/models/NAME          inputs and outputs; with /ready and /stats
@@ -54,6 +56,7 @@ func (a *app) serveVerb() *cobra.Command {
 		Long:  serveLong,
 		Example: `  holdfast serve resnet.hfr
   curl -s localhost:8000/v2/models/resnet
+  holdfast serve gpt.hfr --entry prefill --entry decode
   holdfast serve a.hfr small=b.hfr --backend raw --listen 0.0.0.0:8000`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, f) },
@@ -62,6 +65,7 @@ func (a *app) serveVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.Reset, "reset", false, "put memory back before each request")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().DurationVar(&f.grace, "grace", 10*time.Second, "how long requests under way may take at the end")
+	entryFlag(cmd, &f.Entries, "which entry, if there are several and not all are wanted; repeatable")
 	backendFlag(cmd, &f.backend)
 	return cmd
 }
@@ -70,12 +74,12 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	var models []*serve.Model
 	for _, arg := range args {
-		m, end, err := a.serveModel(ctx, arg, f)
+		list, end, err := a.serveRecording(ctx, arg, f)
 		if err != nil {
 			return err
 		}
 		defer end()
-		models = append(models, m)
+		models = append(models, list...)
 	}
 	h, err := serve.New(models, version, log)
 	if err != nil {
@@ -102,14 +106,11 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	return nil
 }
 
-// serveModel brings up one model. end lets go of it.
-func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serve.Model, end func(), _ error) {
+// serveRecording brings up the models of one recording. end lets go of them.
+func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags) (_ []*serve.Model, end func(), _ error) {
 	name, path, named := strings.Cut(arg, "=")
 	if !named {
 		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
-	}
-	if name == "" || strings.ContainsAny(name, "/\"\\ \n") {
-		return nil, nil, usageErrorf("serve: %q cannot be a model's name: NAME=%s", name, path)
 	}
 	file, err := recording.Open(path)
 	if err != nil {
@@ -123,11 +124,24 @@ func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serv
 			}
 		}
 	}
-	fail := func(err error) (*serve.Model, func(), error) {
+	fail := func(err error) ([]*serve.Model, func(), error) {
 		end()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	p, err := replay.Read(file, f.Entry)
+	entries := f.Entries
+	if len(entries) == 0 {
+		for _, e := range file.Manifest.Entries {
+			entries = append(entries, e.Name)
+		}
+	}
+	for i := range entries {
+		model := modelName(name, file, entries[i])
+		if model == "" || strings.ContainsAny(model, "/\"\\ \n") {
+			return fail(usageErrorf("serve: %q cannot be a model's name: say NAME=%s, or which entries (--entry)",
+				model, path))
+		}
+	}
+	p, err := replay.Read(file, entries...)
 	if err != nil {
 		return fail(err)
 	}
@@ -140,10 +154,24 @@ func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serv
 		return fail(err)
 	}
 	undo = append(undo, p.Close)
-	m, err := serve.NewModel(name, file, p.Entry, p)
-	if err != nil {
-		return fail(err)
+	state := serve.NewState(p.Reset)
+	state.Reset = f.Reset
+	var models []*serve.Model
+	for _, e := range p.Entries {
+		m, err := serve.NewModel(modelName(name, file, e.Name), file, e.Entry, e, state)
+		if err != nil {
+			return fail(err)
+		}
+		m.Timeout = f.Timeout
+		models = append(models, m)
 	}
-	m.Reset, m.Timeout = f.Reset, f.Timeout
-	return m, end, nil
+	return models, end, nil
+}
+
+// modelName is what an entry of a recording is called: by the recording, if it has no other.
+func modelName(name string, f *recording.File, entry string) string {
+	if len(f.Manifest.Entries) == 1 {
+		return name
+	}
+	return name + "." + entry
 }

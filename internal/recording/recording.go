@@ -93,7 +93,7 @@ const (
 	PTX   = "ptx"
 )
 
-// An Entry is one range: what is replayed as a whole.
+// An Entry is one range: what is replayed as a whole. All entries share memory, variables and staging memory.
 type Entry struct {
 	Copies   int    `json:"copies"`
 	Inputs   []Port `json:"inputs"`
@@ -463,6 +463,9 @@ func (m *Manifest) Entry(name string) (*Entry, error) {
 			return &m.Entries[i], nil
 		}
 		names = append(names, m.Entries[i].Name)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("which entry? There are %s", strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("no entry %q; there are %s", name, strings.Join(names, ", "))
 }

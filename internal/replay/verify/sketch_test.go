@@ -205,7 +205,7 @@ func played(t testing.TB, f *recording.File, lo, size uint64) outcome {
 	g.allowed = join(append(g.allowed, softgpu.Range{Addr: uint64(f.Manifest.Staging.Addr),
 		Len: uint64(f.Manifest.Staging.Bytes)}))
 	intact := g.canaries(t)
-	_ = p.Run(time.Minute)
+	_ = p.Entries[0].Run(time.Minute)
 	out := outcome{ended: g.ended, strays: g.strays}
 	if err := intact(); err != nil {
 		out.strays = append(out.strays, err.Error())
