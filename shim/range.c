@@ -21,6 +21,7 @@
 #define PATIENCE 60000000000u /* until all calls have ended and the device is idle */
 
 volatile int hf_range_open;
+uint64_t hf_range_base = 0x100000000000ull;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -37,7 +38,7 @@ static bool told;                  /* what memory holds */
 static uint64_t started;           /* the start/end range that is open, 0: it is a push/pop range */
 static uint64_t last_started;
 
-/* HOLDFAST_RANGE has a name in each line. */
+/* HOLDFAST_RANGE has a name in each line, HOLDFAST_RANGE_BASE an address. */
 static void read_environment(void)
 {
 	const char *names = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH"),
@@ -54,6 +55,9 @@ static void read_environment(void)
 		p += *p == '\n';
 	}
 	nth = which ? strtoul(which, NULL, 10) : 1;
+	const char *base = getenv("HOLDFAST_RANGE_BASE");
+	if (base && *base)
+		hf_range_base = strtoull(base, NULL, 16);
 	nwanted = n;
 }
 

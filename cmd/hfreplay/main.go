@@ -68,6 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.BoolVar(&o.Same, "same", false, "end with an error if a run leaves other bits in an output than the first")
 	fs.Var((*list)(&o.Entries), "entry",
 		"`NAME`: which entry, if there are several; given several times, they run in that order")
+	fs.StringVar(&o.Base, "base", "", "`ADDRESS` where device memory is to begin, if the recording can be relocated")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
 	fs.IntVar(&r.Index, "gpu", 0, "which GPU, in the driver's order")
 	asJSON := fs.Bool("json", false, "say what it did as JSON, on standard output")

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/internal/recorder"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/relocate"
 	"holdfast/internal/replay/verify"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,13 @@ comes after that is recorded. Between them nothing may write device memory, and 
 not lie within each other. --in and --out then say of which range:
 --in prefill/ids:int64:1,16.
 
-Memory is replayed at the addresses that it had. What cannot be
+Memory is replayed at the addresses that it had. --relocatable runs the program twice,
+with its memory elsewhere the second time, and finds out by that which words are
+addresses: then "holdfast replay --base" may put it elsewhere. The program must do the
+same both times, on the same input. If that cannot be shown, the recording is written all
+the same, pinned to its addresses, and says why.
+
+What cannot be
 replayed (managed memory, kernels that are given host memory, host functions, CUDA
 arrays) is refused by name; the program runs on to its end in any case. The format is
 described in docs/recording-format.md.
@@ -52,6 +59,7 @@ type recordFlags struct {
 	ranges    []string
 	nth       int
 	ins, outs []string
+	relocate  bool
 }
 
 func (a *app) recordVerb() *cobra.Command {
@@ -76,6 +84,8 @@ func (a *app) recordVerb() *cobra.Command {
 	cmd.Flags().StringVarP(&f.out, "output", "o", "", "the file that is written")
 	cmd.Flags().StringArrayVar(&f.ranges, "range", []string{"holdfast"}, "name of an NVTX range")
 	cmd.Flags().IntVar(&f.nth, "nth", 1, "which of the ranges of the first name, from 1")
+	cmd.Flags().BoolVar(&f.relocate, "relocatable", false,
+		"run the program twice, so that memory can be elsewhere in a replay")
 	cmd.Flags().StringArrayVar(&f.ins, "in", nil, "name, and type and shape, of the next input")
 	cmd.Flags().StringArrayVar(&f.outs, "out", nil, "name, and type and shape, of the next output")
 	return cmd
@@ -167,35 +177,20 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 	if err != nil {
 		return notRunnable(args[0], err)
 	}
-	w, err := recording.Create(f.out)
+	base, second := uint64(0), uint64(0)
+	if f.relocate {
+		base, second = twoBases(kind)
+	}
+	run := recordedRun{recordFlags: f, kind: kind, path: path, args: args, wanted: wanted}
+	w, m, status, err := a.recordOnce(ctx, run, f.out, base)
 	if err != nil {
-		return &exitError{exitHoldfast, err}
+		return notRecorded(f, status, err)
 	}
 	defer w.Abort()
-	// Code goes through a file without a name: nothing is left of it whatever happens.
-	spill, err := os.CreateTemp(filepath.Dir(f.out), ".holdfast-code-*")
-	if err == nil {
-		defer spill.Close()
-		err = os.Remove(spill.Name())
-	}
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
-	rec, err := recorder.NewRanges(w, spill, wanted, a.warnings())
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
-	libs, err := unpackLibraries()
-	if err != nil {
-		return &exitError{exitHoldfast, err}
-	}
-	status, err := a.listenTo(ctx, listened{kind: kind, path: path, args: args, env: map[string]string{
-		"HOLDFAST_RANGE": strings.Join(f.ranges, "\n"), "HOLDFAST_RANGE_NTH": strconv.Itoa(f.nth),
-		"NVTX_INJECTION64_PATH": libs.Shim,
-	}}, rec.Serve)
-	m, finish := rec.Finish()
-	if err = errors.Join(err, finish); err != nil {
-		return notRecorded(f, status, err)
+	if f.relocate {
+		if err := a.relocate(ctx, run, second, w, m); err != nil {
+			return notRecorded(f, err, err)
+		}
 	}
 	declareConstant(w, m)
 	size, err := w.Finish(m)
@@ -203,6 +198,123 @@ func (a *app) recordRange(ctx context.Context, f recordFlags, args []string) err
 		return &exitError{exitHoldfast, err}
 	}
 	return a.recordedRange(f.out, size, m, status)
+}
+
+// A recordedRun is what is run, once or twice.
+type recordedRun struct {
+	recordFlags
+	kind, path string
+	args       []string
+	wanted     []recorder.Wanted
+}
+
+// twoBases is where device memory begins in the first and in the second run. No word of an address in one may be taken
+// for one in the other, nor half a word; and it should be no number that programs have otherwise.
+func twoBases(kind string) (first, second uint64) {
+	if kind == gpuSoft { // whose addresses are the 256 GiB from 2^47 on
+		return 0x8010_0000_0000, 0x8022_3460_0000
+	}
+	return 0x1a5c_c000_0000, 0x1b80_0560_0000
+}
+
+// recordOnce runs the program and records it into a file that is to be called out. base, if it is not 0, is where its
+// memory begins. status is how the program has ended.
+func (a *app) recordOnce(ctx context.Context, r recordedRun, out string, base uint64) (w *recording.Writer,
+	m *recording.Manifest, status, err error) {
+	if w, err = recording.Create(out); err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.Abort()
+		}
+	}()
+	// Code goes through a file without a name: nothing is left of it whatever happens.
+	spill, err := os.CreateTemp(filepath.Dir(out), ".holdfast-code-*")
+	if err == nil {
+		defer spill.Close()
+		err = os.Remove(spill.Name())
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	rec, err := recorder.NewRanges(w, spill, r.wanted, a.warnings())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	libs, err := unpackLibraries()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	env := map[string]string{"HOLDFAST_RANGE": strings.Join(r.ranges, "\n"),
+		"HOLDFAST_RANGE_NTH": strconv.Itoa(r.nth), "NVTX_INJECTION64_PATH": libs.Shim, "HOLDFAST_RANGE_BASE": ""}
+	if base != 0 {
+		env["HOLDFAST_RANGE_BASE"] = strconv.FormatUint(base, 16)
+	}
+	status, err = a.listenTo(ctx, listened{kind: r.kind, path: r.path, args: r.args, env: env}, rec.Serve)
+	m, finish := rec.Finish()
+	err = errors.Join(err, finish)
+	return w, m, status, err
+}
+
+// relocate runs the program once more, with memory at another base, and has m say which words are addresses, or why
+// that is not known. Its error says that the user has ended it, or that a file cannot be read.
+func (a *app) relocate(ctx context.Context, r recordedRun, base uint64, w *recording.Writer,
+	m *recording.Manifest) error {
+	again, second, status, err := a.recordOnce(ctx, r, r.out, base)
+	if interrupted(status) {
+		return status
+	}
+	var why *relocate.Pinned
+	if err != nil {
+		why = &relocate.Pinned{Reason: fmt.Sprintf("the second run could not be recorded: %v", err)}
+	} else {
+		defer again.Abort()
+		t, err := compared(w, m, again, second)
+		switch {
+		case err == nil:
+			b := recording.AppendPatches(nil, t.Patches)
+			if len(b) > recording.MaxTable {
+				why = &relocate.Pinned{Reason: fmt.Sprintf("a table of its addresses would have %d bytes, limit %d",
+					len(b), recording.MaxTable)}
+				break
+			}
+			table := w.Put(b)
+			m.Relocations = &table
+			if t.Differs > 0 {
+				m.Warnings = append(m.Warnings, fmt.Sprintf("%d bytes of memory held something else in the second "+
+					"run, which is no address: a replay has what the first run had", t.Differs))
+			}
+		case !errors.As(err, &why):
+			return err
+		}
+	}
+	if why != nil {
+		m.Warnings = append(m.Warnings, "pinned to its addresses: "+why.Reason)
+	}
+	return nil
+}
+
+// compared compares two recordings that are being made.
+func compared(w *recording.Writer, m *recording.Manifest, again *recording.Writer,
+	second *recording.Manifest) (*relocate.Table, error) {
+	a, err := w.Preview(m)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	b, err := again.Preview(second)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return relocate.Find(a, b)
+}
+
+// interrupted says whether a program was ended by a signal.
+func interrupted(status error) bool {
+	var exit *exitError
+	return errors.As(status, &exit) && exit.code > 128 && exit.code < 160
 }
 
 // declareConstant says of memory that no work of the recording can write that it is constant: weights, mostly. It is
@@ -220,8 +332,7 @@ func declareConstant(w *recording.Writer, m *recording.Manifest) {
 
 // notRecorded says why there is no recording. A program that was interrupted needs no explanation.
 func notRecorded(f recordFlags, status, err error) error {
-	var exit *exitError
-	if errors.As(status, &exit) && exit.code > 128 && exit.code < 160 {
+	if interrupted(status) {
 		return status
 	}
 	if errors.Is(err, recorder.ErrNoRange) {

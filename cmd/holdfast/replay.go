@@ -30,6 +30,8 @@ what the one before has left. --entry says which; given several times, a run is 
 them in that order, and an entry may come more than once. Inputs and outputs are then
 ENTRY/NAME, unless one entry alone has that name.
 
+--base puts memory elsewhere; that takes a recording made with "record --relocatable".
+
 With -n it runs several times. What one run leaves in memory is what the next one finds,
 as if the program had gone on; --reset puts memory back before each. The outputs are those
 of the last run; --same compares those of all runs.
@@ -71,9 +73,14 @@ func (a *app) replayVerb() *cobra.Command {
 		"end with an error if a run leaves other bits in an output than the first")
 	cmd.Flags().BoolVar(&f.step, "step", false, "run one word after the other")
 	entryFlag(cmd, &f.Entries, "which entry, if there are several; repeated, they run in that order")
+	baseFlag(cmd, &f.Base)
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	backendFlag(cmd, &f.backend)
 	return cmd
+}
+
+func baseFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "base", "", "address where device memory is to begin, if the recording can be relocated")
 }
 
 func entryFlag(cmd *cobra.Command, to *[]string, help string) {

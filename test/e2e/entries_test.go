@@ -165,3 +165,53 @@ func TestServeEntries(t *testing.T) {
 	end()
 	s.fails(1, "serve", file, "--entry", "other", "--backend", "soft")
 }
+
+// A program that does the same with its memory elsewhere has a recording that can be put anywhere.
+func TestRelocatable(t *testing.T) {
+	s := newSite(t)
+	file := s.path("m.hfr")
+	s.recordDecode(file, "random", "--relocatable")
+	if text := s.ok("inspect", file); !strings.Contains(text, "addresses: relocatable; words that are some: 14 in "+
+		"parameters of launches, 2 in memory, 1 in variables, 0 in recorded inputs") ||
+		!strings.Contains(text, "8 bytes of memory held something else in the second run") {
+		t.Error(text)
+	}
+	s.ok("verify", file)
+	replay := func(args ...string) []string {
+		return append([]string{"replay", file, "--backend", "soft", "--entry", "prefill", "--entry", "decode", "--out",
+			"prefill/y=" + s.path("first"), "--out", "decode/y=" + s.path("second")}, args...)
+	}
+	for _, base := range []string{"0x802000000000", "0x800000200000", "0x8010dfe00000"} {
+		s.ok("verify", file, "--base", base)
+		s.ok(replay("--base", base, "-n", "2", "--reset", "--same")...)
+		if s.read("first") != s.result("program", 0) || s.read("second") != s.result("program", 1) {
+			t.Errorf("at %s: replayed %x and %x\nthe program %x", base, s.read("first"), s.read("second"),
+				s.read("program"))
+		}
+	}
+	for base, status := range map[string]int{"0x802000001000": 1, "0": 1, "here": 2} {
+		s.fails(status, replay("--base", base)...)
+		s.fails(status, "verify", file, "--base", base)
+	}
+	// What cannot be moved is pinned, and says why.
+	for mode, want := range map[string]string{
+		"shifted":   "it may have an address",
+		"unaligned": "it may have an address",
+		"behind":    "it may have an address",
+		"parameter": "entry prefill, work 3, kernel nothing: byte 0 of its parameters is 0x",
+		"longer":    "entry prefill, work 3: ",
+	} {
+		s.recordDecode(file, mode, "--relocatable")
+		if text := s.ok("inspect", file); !strings.Contains(text, "pinned to its addresses: ") ||
+			!strings.Contains(text, want) {
+			t.Errorf("%s: want something about %q:\n%s", mode, want, text)
+		}
+		if text := s.fails(1, replay("--base", "0x802000000000")...); !strings.Contains(text, "--relocatable") {
+			t.Error(text)
+		}
+		if s.ok(replay()...); s.read("first") != s.result("program", 0) {
+			t.Errorf("%s: replayed %x", mode, s.read("first"))
+		}
+	}
+	s.onlyFiles("m.hfr", "program", "first", "second")
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"holdfast/internal/engine"
@@ -24,6 +25,7 @@ type Options struct {
 	Ins, Outs []string // [ENTRY/]NAME=FILE
 	Runs      int      // how many times
 	Entries   []string // that a run consists of, in their order; none: the only one
+	Base      string   // where memory is to begin; "": where it was
 	Reset     bool     // put memory back before each run but the first
 	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
@@ -85,6 +87,9 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 		return nil, err
 	}
 	defer file.Close()
+	if file, err = Rebase(file, o.Base); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	j, err := newJob(path, file, o)
 	if err != nil {
 		return nil, err
@@ -104,6 +109,18 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 		return report, nil
 	}
 	return nil, errors.Join(refused...)
+}
+
+// Rebase is the recording with its memory at an address that a user has written; "" is where it was.
+func Rebase(f *recording.File, text string) (*recording.File, error) {
+	if text == "" {
+		return f, nil
+	}
+	base, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return nil, usage("--base %s: want an address, like 0x200000000000", text)
+	}
+	return f.At(recording.Addr(base))
 }
 
 // A job is what a user wants of a recording.

@@ -142,7 +142,7 @@ static void run(uint32_t n)
 	if (is("parameter") || is("longer")) {
 		uint64_t a = is("longer") ? 0 : ~cache, b = cache;
 		void *third[] = {&a, &b};
-		if (is("parameter") || (cache >> 32) % 2)
+		if (is("parameter") || (cache >> 33) % 2)
 			CU(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, third, NULL));
 	}
 	CU(cuMemcpyDtoH(result, y, sizeof result));
