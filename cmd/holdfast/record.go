@@ -360,11 +360,12 @@ func (a *app) recordedRange(out string, size int64, m *recording.Manifest, statu
 		b := *a
 		b.stdout = a.stderr // standard output is the program's
 		b.printLine(struct {
-			Event   string  `json:"event"`
-			File    string  `json:"file"`
-			Bytes   int64   `json:"bytes"`
-			Entries []entry `json:"entries"`
-		}{"recorded", out, size, list})
+			Event       string  `json:"event"`
+			File        string  `json:"file"`
+			Bytes       int64   `json:"bytes"`
+			Entries     []entry `json:"entries"`
+			Relocatable bool    `json:"relocatable"`
+		}{"recorded", out, size, list, m.Relocations != nil})
 		return status
 	}
 	if len(m.Entries) == 1 {
