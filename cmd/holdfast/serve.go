@@ -39,8 +39,9 @@ is. On SIGINT or SIGTERM it takes no new requests and ends when those under way 
 answered, after --grace at the latest. After a fault of the GPU a model is not ready any
 more.
 
-Several models take --backend raw, where each has an address space of its own: memory of
-recordings is mostly at the same addresses.`
+Memory of recordings is mostly at the same addresses, so several take --backend raw, where
+each has an address space of its own; or they must be relocatable (holdfast record
+--relocatable), and are put beside each other.`
 
 type serveFlags struct {
 	replayFlags
@@ -73,8 +74,9 @@ func (a *app) serveVerb() *cobra.Command {
 func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	var models []*serve.Model
+	var taken []recording.Span
 	for _, arg := range args {
-		list, end, err := a.serveRecording(ctx, arg, f)
+		list, end, err := a.serveRecording(ctx, arg, f, &taken)
 		if err != nil {
 			return err
 		}
@@ -106,8 +108,9 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	return nil
 }
 
-// serveRecording brings up the models of one recording. end lets go of them.
-func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags) (_ []*serve.Model, end func(), _ error) {
+// serveRecording brings up the models of one recording, beside those whose memory is taken. end lets go of them.
+func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags, taken *[]recording.Span) (_ []*serve.Model,
+	end func(), _ error) {
 	name, path, named := strings.Cut(arg, "=")
 	if !named {
 		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
@@ -141,7 +144,13 @@ func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags) (_ [
 				model, path))
 		}
 	}
-	p, err := replay.Read(file, entries...)
+	at := file
+	if f.backend != backendRaw { // where each has an address space of its own
+		if at, err = beside(file, taken); err != nil {
+			return fail(err)
+		}
+	}
+	p, err := replay.Read(at, entries...)
 	if err != nil {
 		return fail(err)
 	}
@@ -166,6 +175,25 @@ func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags) (_ [
 		models = append(models, m)
 	}
 	return models, end, nil
+}
+
+// beside is the recording where nothing else is, if it can be relocated and is not there already. It adds its place to
+// those that are taken.
+func beside(f *recording.File, taken *[]recording.Span) (*recording.File, error) {
+	const apart = 1 << 30 // what backends reserve addresses by
+	m := f.Manifest
+	base, size := m.Base(), m.End()-m.Base()
+	meets, top := false, recording.Addr(0)
+	for _, s := range *taken {
+		end := s.Addr + recording.Addr(s.Bytes)
+		meets = meets || base < end && s.Addr < base+size
+		top = max(top, (end+apart-1)/apart*apart)
+	}
+	if meets && m.Relocations != nil {
+		base = top
+	}
+	*taken = append(*taken, recording.Span{Addr: base, Bytes: int64(size)})
+	return f.At(base)
 }
 
 // modelName is what an entry of a recording is called: by the recording, if it has no other.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -166,6 +167,25 @@ func TestServeEntries(t *testing.T) {
 	s.fails(1, "serve", file, "--entry", "other", "--backend", "soft")
 }
 
+// decoded has a model decode a number, and says how many there are then.
+func (s *site) decoded(url string) byte {
+	s.t.Helper()
+	body := `{"inputs":[{"name":"tokens","shape":[1],"datatype":"UINT32","data":[3]}]}`
+	res, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Outputs []struct{ Data []int }
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || len(answer.Outputs) != 1 ||
+		len(answer.Outputs[0].Data) != 20 {
+		s.t.Fatalf("%d %+v %v", res.StatusCode, answer, err)
+	}
+	return byte(answer.Outputs[0].Data[16])
+}
+
 // A program that does the same with its memory elsewhere has a recording that can be put anywhere.
 func TestRelocatable(t *testing.T) {
 	s := newSite(t)
@@ -193,6 +213,17 @@ func TestRelocatable(t *testing.T) {
 		s.fails(status, replay("--base", base)...)
 		s.fails(status, "verify", file, "--base", base)
 	}
+	// Servers put it there twice; each has a state of its own.
+	url, end := s.serve("a="+file, "b="+file)
+	for i, want := range map[string]byte{"a": 1, "b": 1} {
+		if got := s.decoded(url + "/v2/models/" + i + ".decode/infer"); got != want {
+			t.Errorf("model %s has %d numbers, want %d", i, got, want)
+		}
+	}
+	if got := s.decoded(url + "/v2/models/a.decode/infer"); got != 2 {
+		t.Errorf("model a has %d numbers, want 2", got)
+	}
+	end()
 	// What cannot be moved is pinned, and says why.
 	for mode, want := range map[string]string{
 		"shifted":   "it may have an address",
