@@ -448,6 +448,7 @@ void hf_graph_fork_child(void);
 
 /* ---- range.c ---- */
 extern volatile int hf_range_open; /* a range is being recorded */
+extern uint64_t hf_range_base;     /* where device memory is to begin; good after hf_range_wanted */
 bool hf_range_wanted(void);      /* somebody records a range of this program, now or later */
 void hf_range_attached(void);    /* the recorder listens from now on */
 bool hf_range_on_host(uint64_t p);

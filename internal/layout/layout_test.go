@@ -68,6 +68,8 @@ var rules = []rule{
 	{of: "internal/newfile", only: nil, why: "everybody may write files"},
 	{of: "internal/recording", only: []string{"internal/trace", "internal/newfile"},
 		why: "recordings are read where nothing else of holdfast is"},
+	{of: "internal/recording/relocate", only: []string{"internal/recording", "internal/trace", "internal/newfile"},
+		why: "it compares two files"},
 	{of: "internal/replay", only: []string{"internal/recording", "internal/newfile", "internal/trace",
 		"internal/engine"},
 		why: "a replayer is small"},

@@ -2,6 +2,11 @@
 // contents, the code that ran, and the work in words. Inputs are put where the recording's copies take them from,
 // outputs are where they leave them.
 //
+// Entries of a recording that are read together share memory and code: each finds what those that ran before it have
+// left, in whatever order they run. Several players may share a backend, too, if their memory does not overlap
+// (recording.File.At): nothing of a backend is a player's but what it made there. What they then share is the
+// goroutine, since a backend is for one at a time, and the end: a fault or timeout of one is that of the backend.
+//
 // The package must not import anything of this module but recording, trace and engine: a replayer is small.
 package replay
 
@@ -18,17 +23,24 @@ import (
 	"holdfast/internal/trace"
 )
 
-// A Player is one entry of a recording: first what is read of it, then, on a backend, ready to run.
+// A Player is a recording, or some entries of it: first what is read of it, then, on a backend, ready to run.
 type Player struct {
-	Entry *recording.Entry
-	Times Times
+	Entries []*Entry // those that were asked for, in that order
+	Times   Times
 
-	f       *recording.File
+	f      *recording.File
+	images map[*recording.Image][]byte // until they are loaded
+	b      engine.Backend
+	mapped []uint64
+	codes  []engine.Code
+}
+
+// An Entry is one of a player's.
+type Entry struct {
+	*recording.Entry
+	p       *Player
 	work    []recording.Work
-	images  map[*recording.Image][]byte // until they are loaded
-	b       engine.Backend
 	program engine.Program
-	codes   []engine.Code
 }
 
 // Times is how long the parts of a start took.
@@ -39,17 +51,24 @@ type Times struct {
 	Prepare time.Duration `json:"prepare"` // work made ready
 }
 
-// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened
-// meanwhile.
-func Read(f *recording.File, entry string) (*Player, error) {
+// Read reads what entries need, but for the contents of memory; none named: the only one that there is. It needs no
+// backend, so that one can be opened meanwhile.
+func Read(f *recording.File, entries ...string) (*Player, error) {
 	begun := time.Now()
-	e, err := f.Manifest.Entry(entry)
-	if err != nil {
-		return nil, err
+	if len(entries) == 0 {
+		entries = []string{""}
 	}
-	p := &Player{Entry: e, f: f, images: map[*recording.Image][]byte{}}
-	if p.work, err = f.Work(e); err != nil {
-		return nil, err
+	p := &Player{f: f, images: map[*recording.Image][]byte{}}
+	for _, name := range entries {
+		e := &Entry{p: p}
+		var err error
+		if e.Entry, err = f.Manifest.Entry(name); err != nil {
+			return nil, err
+		}
+		if e.work, err = f.Work(e.Entry); err != nil {
+			return nil, err
+		}
+		p.Entries = append(p.Entries, e)
 	}
 	var blobs []recording.Blob
 	var parts [][]byte
@@ -60,14 +79,14 @@ func Read(f *recording.File, entry string) (*Player, error) {
 			p.images[&c.Images[i]] = parts[len(parts)-1]
 		}
 	}
-	err = f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
+	err := f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
 	p.Times.Read = time.Since(begun)
 	return p, err
 }
 
-// Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
-func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
-	p, err := Read(f, entry)
+// Load puts entries of a recording on a backend; closing that stays the caller's.
+func Load(b engine.Backend, f *recording.File, entries ...string) (*Player, error) {
+	p, err := Read(f, entries...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +148,12 @@ func (p *Player) memory() error {
 		if err := p.b.Map(uint64(s.Addr), uint64(s.Bytes)); err != nil {
 			return fmt.Errorf("the recording's memory at %v (%d bytes): %w", s.Addr, s.Bytes, err)
 		}
+		p.mapped = append(p.mapped, uint64(s.Addr))
 	}
 	return p.fill(true)
 }
 
-// fill writes the contents that there were when the range began, and the inputs that came in then.
+// fill writes the contents that there were when the first range began, and the inputs that came in.
 func (p *Player) fill(inputs bool) error {
 	var blobs []recording.Blob
 	var at []uint64
@@ -142,9 +162,11 @@ func (p *Player) fill(inputs bool) error {
 			blobs, at = append(blobs, *r.Contents), append(at, uint64(r.Addr))
 		}
 	}
-	for _, in := range p.Entry.Inputs {
-		if inputs && in.Recorded != nil {
-			blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
+	for _, e := range p.Entries {
+		for _, in := range e.Inputs {
+			if inputs && in.Recorded != nil {
+				blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
+			}
 		}
 	}
 	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { return p.b.Write(at[i]+uint64(offset), b) })
@@ -237,21 +259,25 @@ func (p *Player) variables() error {
 }
 
 func (p *Player) prepare() error {
-	words, err := p.Words()
+	kernels, err := p.kernels()
 	if err != nil {
 		return err
 	}
-	p.program, err = p.b.Prepare(words)
-	return err
+	for _, e := range p.Entries {
+		if e.program, err = p.b.Prepare(words(e.work, kernels)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Words is the work, for its backend, once there is code.
-func (p *Player) Words() ([]engine.Word, error) {
-	kernels, err := p.kernels()
+// Words is the work, for the player's backend, once there is code.
+func (e *Entry) Words() ([]engine.Word, error) {
+	kernels, err := e.p.kernels()
 	if err != nil {
 		return nil, err
 	}
-	return words(p.work, kernels), nil
+	return words(e.work, kernels), nil
 }
 
 // kernels are those of the manifest. What the code says of their parameters must be what the recording says.
@@ -312,31 +338,31 @@ func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
 }
 
 // SetInput gives an input its bytes. One that is given none has those of the recording.
-func (p *Player) SetInput(name string, b []byte) error {
-	in, err := recording.FindPort(p.Entry.Inputs, name)
+func (e *Entry) SetInput(name string, b []byte) error {
+	in, err := recording.FindPort(e.Inputs, name)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
 	if int64(len(b)) != in.Bytes {
 		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
 	}
-	return p.b.Write(uint64(in.Addr), b)
+	return e.p.b.Write(uint64(in.Addr), b)
 }
 
-// Output reads what the last run has left in an output.
-func (p *Player) Output(name string) ([]byte, error) {
-	out, err := recording.FindPort(p.Entry.Outputs, name)
+// Output reads what the entry's last run has left in an output.
+func (e *Entry) Output(name string) ([]byte, error) {
+	out, err := recording.FindPort(e.Outputs, name)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	b := make([]byte, out.Bytes)
-	return b, p.b.Read(uint64(out.Addr), b)
+	return b, e.p.b.Read(uint64(out.Addr), b)
 }
 
-// Run does what was recorded once more, with memory as the last run has left it.
-func (p *Player) Run(timeout time.Duration) error { return p.program.Run(timeout) }
+// Run does what was recorded once more, with memory as the last run of any entry has left it.
+func (e *Entry) Run(timeout time.Duration) error { return e.program.Run(timeout) }
 
-// Reset puts memory and variables back to what they were when the range began. Inputs stay as they are.
+// Reset puts memory and variables back to what they were when the first range began. Inputs stay as they are.
 func (p *Player) Reset() error {
 	for _, r := range p.f.Manifest.Memory {
 		if r.Contents == nil {
@@ -366,17 +392,23 @@ func (p *Player) zero(r recording.Region) error {
 	return nil
 }
 
-// Close lets go of what Load made on the backend, but for its memory.
+// Close lets go of what Load made on the backend.
 func (p *Player) Close() error {
 	var all []error
-	if p.program != nil {
-		all = append(all, p.program.Close())
+	for _, e := range p.Entries {
+		if e.program != nil {
+			all = append(all, e.program.Close())
+		}
+		e.program = nil
 	}
 	for _, c := range p.codes {
 		if c != nil {
 			all = append(all, c.Close())
 		}
 	}
-	p.program, p.codes = nil, nil
+	for _, at := range p.mapped {
+		all = append(all, p.b.Unmap(at))
+	}
+	p.codes, p.mapped = nil, nil
 	return errors.Join(all...)
 }
