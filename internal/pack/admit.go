@@ -26,8 +26,15 @@ func (r Refusal) String() string {
 	return "unknown"
 }
 
+// An offer is a place for a request.
+type offer struct {
+	device int32
+	tight  bool
+	delay  int64 // ns: how long less urgent parts can keep it from starting
+}
+
 // place finds a device that can keep what a request is promised: the emptier one of some.
-func (s *Scheduler) place(now int64, t *tenant, due int64) (d int32, tight bool, _ Refusal) {
+func (s *Scheduler) place(now int64, t *tenant, due int64) (offer, Refusal) {
 	const look, try = 8, 2
 	n := uint32(len(s.devices))
 	var best [try]int32
@@ -51,25 +58,31 @@ func (s *Scheduler) place(now int64, t *tenant, due int64) (d int32, tight bool,
 		if len(s.devices[c].order) >= s.config.Window {
 			continue
 		}
-		if why = s.test(now, &s.devices[c], c, t, due, false); why == Admitted {
-			return c, false, Admitted
+		var delay int64
+		if delay, why = s.test(now, c, t, due, false); why == Admitted {
+			return offer{c, false, delay}, Admitted
 		}
-		if why == TooLate && s.test(now, &s.devices[c], c, t, due, true) == Admitted {
-			return c, true, Admitted
+		if why == TooLate {
+			if delay, again := s.test(now, c, t, due, true); again == Admitted {
+				return offer{c, true, delay}, Admitted
+			}
 		}
 	}
-	return 0, false, why
+	return offer{}, why
 }
 
-// test reports whether the promise (see the package) holds for a new request and, with it, for those that are less
-// urgent.
-func (s *Scheduler) test(now int64, dev *device, d int32, t *tenant, due int64, tight bool) Refusal {
+// test reports whether the promise (see the package) holds for a new request on a device and, with it, for those that
+// are less urgent. delay is the new one's part of X before its start.
+func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (delay int64, _ Refusal) {
+	dev := &s.devices[d]
 	dev.advance(now)
 	s.scan++
+	first := &t.rest[0]
 	block := mul(s.longest, one+s.over)
-	work := t.rest[0].work
+	work := first.work
+	own := first.slow + block*first.wider
 	if tight {
-		work = t.rest[0].tight
+		work, own = first.tight, first.crit
 	}
 	var (
 		before int64 // work of those passed
@@ -78,33 +91,36 @@ func (s *Scheduler) test(now int64, dev *device, d int32, t *tenant, due int64, 
 		under  int64 // the longest part under way that is less urgent
 		placed bool
 	)
-	for _, slot := range dev.order {
-		r := &s.requests[slot]
-		if !placed && due < r.due {
-			placed, mine, ahead = true, before, t.passed(s.scan, t.rest[0].crit)
+	for _, p := range dev.order {
+		r := &s.requests[p.slot]
+		if !placed && due < p.due {
+			placed, mine, ahead = true, before, t.passed(s.scan, own+block)
 			before += work
 		}
 		left := &r.t.rest[r.part]
-		crit, rw := left.crit, left.work
+		rw, ro := left.work, left.slow+block*left.wider
 		if r.tight {
-			rw = left.tight
+			rw, ro = left.tight, left.crit
 		}
-		if r.state == running {
+		switch {
+		case r.state == running:
 			gone := min(r.estimate, dev.v-r.startedV)
-			crit -= gone
+			ro -= gone
 			rw -= mul(gone, max(r.w, r.b))
 			if placed {
 				under = max(under, r.estimate-gone)
 			}
+		case !r.begun:
+			ro += r.delay
 		}
-		own := r.t.passed(s.scan, crit)
+		chain := r.t.passed(s.scan, ro)
 		if placed && !r.late {
-			need := s.need(r.t, r.tight, before, crit, block*s.blocks(r, left))
+			need := r.t.wait(before, r.tight) + ro
 			if r.state == queued {
-				need += mul(own, one+s.over) / int64(r.t.Instances)
+				need += chain / int64(r.t.Instances)
 			}
-			if slack := r.due - now - need; slack < 0 && slack+mul(work, r.t.inverseOf(r.tight)) >= 0 {
-				return Crowding
+			if now+need > p.due && now+left.crit <= p.due {
+				return 0, Crowding
 			}
 		}
 		before += rw
@@ -112,60 +128,38 @@ func (s *Scheduler) test(now int64, dev *device, d int32, t *tenant, due int64, 
 	if !placed {
 		mine, ahead = before, t.passed(s.scan, 0)
 	}
-	first := &t.rest[0]
-	var wait int64
-	if !tight {
-		wait = block * first.wider
-	}
+	need := t.wait(mine, tight) + own
 	if t.on[d].free(t.Instances) {
-		wait += mul(under, one+s.over)
+		delay = mul(under, one+s.over)
 	} else {
-		wait += block + mul(ahead, one+s.over)/int64(t.Instances)
+		delay = block
+		need += ahead / int64(t.Instances)
 	}
-	if now+s.need(t, tight, mine, first.crit, wait) > due {
-		return TooLate
+	if now+need+delay > due {
+		return 0, TooLate
 	}
-	return Admitted
+	return delay, Admitted
 }
 
-// need is the longest that a request can take from now on: P/r + X + s·C.
-func (s *Scheduler) need(t *tenant, tight bool, before, crit, wait int64) int64 {
-	if !tight {
-		crit = mul(crit, one+s.over)
-	}
-	return mul(before, t.inverseOf(tight)) + wait + crit
-}
-
-// blocks is how often less urgent parts may still be in the way of a request.
-func (s *Scheduler) blocks(r *request, left *rest) int64 {
-	var n int64
-	if !r.tight {
-		n = left.wider
-	}
-	if r.state == queued {
-		n++
-	}
-	return n
-}
-
-func (t *tenant) inverseOf(tight bool) int64 {
+// wait is how long a request waits for so much work at most.
+func (t *tenant) wait(work int64, tight bool) int64 {
+	inverse := t.inverse
 	if tight {
-		return t.inverseT
+		inverse = t.inverseT
 	}
-	return t.inverse
+	if inverse == one {
+		return work
+	}
+	return mul(work, inverse)
 }
 
 // passed adds a request to those of its tenant that an admission test has passed, and says how long those before it
 // take.
-func (t *tenant) passed(scan uint64, crit int64) int64 {
+func (t *tenant) passed(scan uint64, own int64) int64 {
 	if t.scanned != scan {
 		t.scanned, t.ahead = scan, 0
 	}
 	before := t.ahead
-	t.ahead += crit
+	t.ahead += own
 	return before
-}
-
-func (in *instances) free(of int) bool {
-	return in.queued == 0 && in.count() < of
 }

@@ -17,6 +17,10 @@ type Config struct {
 	// Oversubscribe is how far sums of widths and of bandwidths may go over 1. More of it leaves fewer gaps and slows
 	// what is under way. 0 to 1; default 0.5. Negative: none.
 	Oversubscribe float64
+	// Surplus is how far tenants may go over their shares when devices cannot do everything. Who asks for little then
+	// has more requests answered, since more of them fit; who has the shortest deadlines has less than its share.
+	// Default 0.05. Negative: none.
+	Surplus float64
 	// Patience is when a request without deadline is due. Default 1 s.
 	Patience time.Duration
 	// Window is how many requests a device may have outstanding. Default 512.
@@ -27,6 +31,7 @@ type Config struct {
 
 const (
 	defaultOversubscribe = 0.5
+	defaultSurplus       = 0.05
 	defaultPatience      = time.Second
 	defaultWindow        = 512
 	defaultOverdue       = 4
@@ -36,12 +41,8 @@ func (c *Config) complete() error {
 	if c.Devices == 0 {
 		c.Devices = 1
 	}
-	switch {
-	case c.Oversubscribe == 0:
-		c.Oversubscribe = defaultOversubscribe
-	case c.Oversubscribe < 0:
-		c.Oversubscribe = 0
-	}
+	c.Oversubscribe = orDefault(c.Oversubscribe, defaultOversubscribe)
+	c.Surplus = orDefault(c.Surplus, defaultSurplus)
 	if c.Patience == 0 {
 		c.Patience = defaultPatience
 	}
@@ -56,6 +57,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("pack: %d devices", c.Devices)
 	case !(c.Oversubscribe <= 1):
 		return fmt.Errorf("pack: oversubscription by %v: at most 1", c.Oversubscribe)
+	case !(c.Surplus <= 100):
+		return fmt.Errorf("pack: a surplus of %v: at most 100", c.Surplus)
 	case c.Patience < 0 || c.Patience > longest:
 		return fmt.Errorf("pack: patience of %v", c.Patience)
 	case c.Window < 1 || c.Window > 1<<20:
@@ -64,6 +67,14 @@ func (c *Config) complete() error {
 		return fmt.Errorf("pack: overdue after %v times the estimate: 1 to 1000", c.Overdue)
 	}
 	return nil
+}
+
+// orDefault is x, the default for 0, and 0 for what is negative.
+func orDefault(x, def float64) float64 {
+	if x == 0 {
+		return def
+	}
+	return max(0, x)
 }
 
 // A Tenant is a model and what it is promised.

@@ -55,7 +55,7 @@
 //	X  the wait for less urgent parts under way: at its start, and wherever a part is wider than the one before it
 //	s  the slow-down, 1 + Oversubscribe
 //	C  its own parts one after the other
-//	A  parts of requests of its tenant before it, if it must wait for one of k instances
+//	A  the same, and what X is to them, of requests of its tenant before it, if it must wait for one of k instances
 //
 // It is Graham's bound for list scheduling. While the request waits, the device does work of P or X at a rate of r at
 // least; otherwise the request runs, slowed by s at most. So an admitted request meets its deadline if (1) parts take
@@ -70,7 +70,7 @@
 //
 // If tenants offer more than the devices can do, the capacity is divided between them: max-min fair by weight, over
 // what each offered recently. A tenant that offers more than its share is held to it by a token bucket; who offers
-// less notices nothing of the flood but parts under way.
+// less notices nothing of the flood but parts under way, and what Config.Surplus allows.
 //
 // Papers: Liu and Layland 1973 (EDF); Graham 1969 (the bound); Jain et al., "The OoO VLIW JIT Compiler for GPU
 // Inference" (2019). The package must not import anything of this module.

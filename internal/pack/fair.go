@@ -1,11 +1,6 @@
 package pack
 
-import (
-	"math/bits"
-	"time"
-)
-
-func (in *instances) count() int { return bits.OnesCount64(in.busy) }
+import "time"
 
 // fair divides the capacity of devices between tenants that offer more than it.
 type fair struct {
@@ -27,6 +22,10 @@ type account struct {
 const (
 	epoch = int64(20 * time.Millisecond)
 	burst = 2 * epoch // of its share, that a tenant may have at once
+
+	// flooded is what a tenant that offers more than twice its share has of it: a device that is full to the last
+	// refuses others whose requests come close together.
+	flooded = 0.9
 )
 
 // offer counts a request that arrives.
@@ -129,7 +128,13 @@ func (f *fair) divide(s *Scheduler) {
 		before := a.limit
 		a.limit = 0
 		if f.short && !a.settled {
-			a.limit = max(1, int64(level*t.Weight))
+			part := level * t.Weight
+			if float64(a.rate) < 2*part {
+				part *= 1 + s.config.Surplus
+			} else {
+				part *= flooded
+			}
+			a.limit = max(1, int64(part))
 			if before == 0 {
 				a.tokens, a.filled = mul(burst, a.limit), f.begun
 			}

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"fmt"
 	"math/bits"
 	"time"
 )
@@ -59,31 +58,34 @@ const (
 )
 
 type request struct {
-	t          *tenant
-	id         RequestID
-	state      uint8
-	tight      bool
-	solo       bool // nothing has been beside the part under way
-	straggler  bool // it was reported
-	late       bool // it has given way
-	instance   int8
-	device     int32
-	part       int32
-	w, b       int64 // what the part under way counts as
-	arrived    int64 // in ns, like all that follow
-	deadline   int64 // 0: none
-	due        int64 // what it is ordered by
-	started    int64 // the part under way
-	startedV   int64 // the same, in the device's own time
-	estimate   int64 // of the part under way
-	firstStart int64
+	// What an admission test reads of each request stands first.
+	t         *tenant
+	w, b      int64 // what the part under way counts as
+	startedV  int64 // when it started, in the device's own time; ns, as all that follows
+	estimate  int64 // of it
+	due       int64 // what the request is ordered by
+	delay     int64 // how long less urgent parts can keep it from starting
+	part      int32
+	device    int32
+	state     uint8
+	tight     bool
+	late      bool // it has given way
+	straggler bool // it was reported
+	solo      bool // nothing has been beside the part under way
+	begun     bool // its first part has started
+	instance  int8
+
+	id       RequestID
+	arrived  int64
+	deadline int64 // 0: none
+	started  int64 // the part under way
 }
 
 type device struct {
-	order   []int32 // slots of outstanding requests, the most urgent first
-	queued  bool    // in Scheduler.dirty
-	ready   int     // how many are ready
-	running int
+	order   line  // outstanding requests
+	ready   line  // of these, the ready ones
+	queued  bool  // in Scheduler.dirty
+	running int   // how many parts are under way
 	solo    int32 // the slot of the only part under way, if it has been alone since it started; else -1
 
 	w, b   int64 // sums of what is under way, as it is
@@ -155,16 +157,16 @@ func (s *Scheduler) arrive(now int64, t *tenant, deadline int64) arrival {
 	if !s.fair.has(t, work) {
 		return arrival{refusal: OverShare}
 	}
-	d, tight, refusal := s.place(now, t, due)
+	o, refusal := s.place(now, t, due)
 	if refusal != Admitted {
 		return arrival{refusal: refusal}
 	}
 	s.fair.pay(t, work)
-	return arrival{id: s.admit(now, t, d, deadline, due, tight)}
+	return arrival{id: s.admit(now, t, o, deadline, due)}
 }
 
 // admit puts a request on a device.
-func (s *Scheduler) admit(now int64, t *tenant, d int32, deadline, due int64, tight bool) RequestID {
+func (s *Scheduler) admit(now int64, t *tenant, o offer, deadline, due int64) RequestID {
 	var slot int32
 	if n := len(s.free); n > 0 {
 		slot, s.free = s.free[n-1], s.free[:n-1]
@@ -174,35 +176,37 @@ func (s *Scheduler) admit(now int64, t *tenant, d int32, deadline, due int64, ti
 	}
 	r := &s.requests[slot]
 	generation := uint32(r.id>>32) + 1
-	*r = request{t: t, id: RequestID(generation)<<32 | RequestID(slot), state: queued, tight: tight, device: d,
-		arrived: now, deadline: deadline, due: due}
-	dev := &s.devices[d]
-	dev.insert(s, slot)
+	*r = request{t: t, id: RequestID(generation)<<32 | RequestID(slot), state: queued, tight: o.tight, delay: o.delay,
+		device: o.device, arrived: now, deadline: deadline, due: due}
+	dev := &s.devices[o.device]
+	dev.order.put(place{due, slot})
 	dev.backlog += t.rest[0].work
 	t.waiting++
 	t.outstanding++
-	in := &t.on[d]
-	in.queued++
+	in := &t.on[o.device]
+	in.waiting.put(place{due, slot})
 	s.instances(dev, t, in)
-	s.touch(d)
+	s.touch(o.device)
 	return r.id
 }
 
 // instances gives free instances to the tenant's most urgent requests on a device.
 func (s *Scheduler) instances(dev *device, t *tenant, in *instances) {
-	for in.queued > 0 && bits.OnesCount64(in.busy) < t.Instances {
-		for _, slot := range dev.order {
-			r := &s.requests[slot]
-			if r.t == t && r.state == queued {
-				r.instance = int8(bits.TrailingZeros64(^in.busy))
-				in.busy |= 1 << r.instance
-				in.queued--
-				r.state = ready
-				dev.ready++
-				break
-			}
-		}
+	for len(in.waiting) > 0 && in.count() < t.Instances {
+		p := in.waiting[0]
+		in.waiting.cut(p)
+		r := &s.requests[p.slot]
+		r.instance = int8(bits.TrailingZeros64(^in.busy))
+		in.busy |= 1 << r.instance
+		s.ready(dev, p.slot)
 	}
+}
+
+// ready says that a request's next part may start.
+func (s *Scheduler) ready(dev *device, slot int32) {
+	r := &s.requests[slot]
+	r.state = ready
+	dev.ready.put(place{r.due, slot})
 }
 
 // Issue appends to starts what is to be started now. What is not in it waits for room, for an instance, or for its
@@ -218,18 +222,15 @@ func (s *Scheduler) Issue(now time.Duration, starts []Start) []Start {
 
 func (s *Scheduler) issue(now int64, d int32, starts []Start) []Start {
 	dev := &s.devices[d]
-	if dev.ready == 0 {
+	if len(dev.ready) == 0 {
 		return starts
 	}
 	dev.advance(now)
-	for i := 0; i < len(dev.order) && dev.ready > 0; i++ {
-		slot := dev.order[i]
+	for len(dev.ready) > 0 {
+		slot := dev.ready[0].slot
 		r := &s.requests[slot]
-		if r.state != ready {
-			continue
-		}
-		if s.hopeless(now, r) && s.giveWay(dev, slot, r.due) {
-			i-- // another one is here now
+		if s.hopeless(now, r) {
+			s.giveWay(dev, slot)
 			continue
 		}
 		w, b := r.counts(s.over)
@@ -256,8 +257,8 @@ func (r *request) counts(over int64) (w, b int64) {
 func (s *Scheduler) start(now int64, dev *device, slot int32, w, b int64) {
 	r := &s.requests[slot]
 	p := &r.t.parts[r.part]
-	if r.firstStart == 0 && r.part == 0 {
-		r.firstStart = max(1, now)
+	if !r.begun {
+		r.begun = true
 		r.t.waiting--
 	}
 	r.state, r.started, r.startedV, r.estimate = running, now, dev.v, p.estimate()
@@ -269,7 +270,7 @@ func (s *Scheduler) start(now int64, dev *device, slot int32, w, b int64) {
 		s.requests[dev.solo].solo = false
 		dev.solo = -1
 	}
-	dev.ready--
+	dev.ready.cut(place{r.due, slot})
 	dev.running++
 	dev.w, dev.b, dev.cw, dev.cb = dev.w+p.w, dev.b+p.b, dev.cw+w, dev.cb+b
 }
@@ -302,8 +303,7 @@ func (s *Scheduler) Done(now time.Duration, id RequestID, took time.Duration) Ou
 	dev.backlog -= work
 	s.parts++
 	if r.part++; int(r.part) < len(r.t.parts) {
-		r.state = ready
-		dev.ready++
+		s.ready(dev, slot)
 		return Going
 	}
 	r.t.stats.answered(int64(now)-r.arrived, r.deadline-int64(now), r.deadline != 0)
@@ -329,8 +329,7 @@ func (s *Scheduler) Failed(now time.Duration, id RequestID, again bool) bool {
 	s.stop(int64(now), dev, slot)
 	if again {
 		r.t.stats.Repeated++
-		r.state = ready
-		dev.ready++
+		s.ready(dev, slot)
 		return true
 	}
 	r.t.stats.Failed++
@@ -343,7 +342,7 @@ func (s *Scheduler) Failed(now time.Duration, id RequestID, again bool) bool {
 func (s *Scheduler) end(dev *device, slot int32) {
 	r := &s.requests[slot]
 	t := r.t
-	dev.remove(s, slot)
+	dev.order.cut(place{r.due, slot})
 	if len(dev.order) == 0 {
 		dev.backlog = 0
 	}
@@ -369,13 +368,17 @@ func (s *Scheduler) hopeless(now int64, r *request) bool {
 	return !r.late && r.deadline != 0 && now+r.t.rest[r.part].crit > r.due
 }
 
-// giveWay orders a request as if it were due Patience later. It reports whether its place has changed.
-func (s *Scheduler) giveWay(dev *device, slot int32, due int64) bool {
-	before := dev.find(s, slot)
-	dev.remove(s, slot)
+// giveWay orders a request that holds an instance as if it were due Patience later.
+func (s *Scheduler) giveWay(dev *device, slot int32) {
 	r := &s.requests[slot]
-	r.late, r.due = true, due+int64(s.config.Patience)
-	return dev.insert(s, slot) != before
+	before := place{r.due, slot}
+	r.late, r.due = true, r.due+int64(s.config.Patience)
+	dev.order.cut(before)
+	dev.order.put(place{r.due, slot})
+	if r.state == ready {
+		dev.ready.cut(before)
+		dev.ready.put(place{r.due, slot})
+	}
 }
 
 // Overdue appends to slow the requests whose part under way has taken Config.Overdue times its estimate or more, each
@@ -389,8 +392,8 @@ func (s *Scheduler) Overdue(now time.Duration, slow []RequestID) []RequestID {
 		}
 		dev.advance(int64(now))
 		from := len(slow)
-		for _, slot := range dev.order {
-			r := &s.requests[slot]
+		for _, p := range dev.order {
+			r := &s.requests[p.slot]
 			if r.state == running && !r.straggler && dev.v-r.startedV >= max(least, mul(r.estimate, s.overdue)) {
 				r.straggler = true
 				slow = append(slow, r.id)
@@ -400,7 +403,7 @@ func (s *Scheduler) Overdue(now time.Duration, slow []RequestID) []RequestID {
 			r := &s.requests[uint32(id)]
 			r.t.stats.Stragglers++
 			if !r.late {
-				s.giveWay(dev, int32(uint32(id)), r.due)
+				s.giveWay(dev, int32(uint32(id)))
 			}
 		}
 	}
@@ -427,33 +430,6 @@ func (dev *device) advance(now int64) {
 		dt = dt/m*one + dt%m*one/m
 	}
 	dev.v += dt
-}
-
-// insert puts a request at its place in the order, behind those that are due at the same moment.
-func (dev *device) insert(s *Scheduler, slot int32) int {
-	due := s.requests[slot].due
-	i := len(dev.order)
-	for i > 0 && s.requests[dev.order[i-1]].due > due {
-		i--
-	}
-	dev.order = append(dev.order, 0)
-	copy(dev.order[i+1:], dev.order[i:])
-	dev.order[i] = slot
-	return i
-}
-
-func (dev *device) find(s *Scheduler, slot int32) int {
-	for i, x := range dev.order {
-		if x == slot {
-			return i
-		}
-	}
-	panic(fmt.Sprintf("pack: request %#x is not in its device's order", s.requests[slot].id))
-}
-
-func (dev *device) remove(s *Scheduler, slot int32) {
-	i := dev.find(s, slot)
-	dev.order = append(dev.order[:i], dev.order[i+1:]...)
 }
 
 // mul is x × f / one, without overflow for every x and every f up to 2^40.

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -38,16 +39,23 @@ func (p *part) estimate() int64 { return mul(p.alone, p.beside) }
 // A rest is what is left of a request from one part on.
 type rest struct {
 	crit            int64 // ns, one part after the other
+	slow            int64 // the same, slowed as much as parts may be
 	work            int64 // ns of the whole device
 	tight           int64 // the same, as it counts for a tight request
 	wider           int64 // how many parts are wider than the one before them
 	widest, highest int64 // largest width and bandwidth
 }
 
+// instances are the copies of a tenant's state on one device.
 type instances struct {
-	busy   uint64
-	queued int32 // requests that wait for one
+	busy    uint64 // a bit for each
+	waiting line   // requests that have none
 }
+
+func (in *instances) count() int { return bits.OnesCount64(in.busy) }
+
+// free reports whether a request that comes now gets one of so many at once.
+func (in *instances) free(of int) bool { return len(in.waiting) == 0 && in.count() < of }
 
 // Add takes a tenant in.
 func (s *Scheduler) Add(t Tenant) (TenantID, error) {
@@ -136,6 +144,7 @@ func (s *Scheduler) estimate(t *tenant) {
 		time := p.estimate()
 		r.widest, r.highest = max(p.w, after.widest), max(p.b, after.highest)
 		r.crit = after.crit + time
+		r.slow = mul(r.crit, one+s.over)
 		r.work = after.work + mul(time, max(p.w, p.b))
 		r.tight = after.tight + mul(time, max(r.widest, r.highest)+s.over)
 		r.wider = after.wider

@@ -89,8 +89,8 @@ func classes(jobs []window) []int64 {
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(jobs[a].work, jobs[b].work) })
-	step := 1.005
-	if len(jobs) > 200_000 {
+	step := 1.01
+	if len(jobs) > 50_000 {
 		step = 1.05
 	}
 	var least []int64

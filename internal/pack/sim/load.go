@@ -39,6 +39,15 @@ type arrival struct {
 	tenant int32
 }
 
+// newLoad has no arrivals yet. It fills in what the configuration leaves out.
+func newLoad(c *Config) (*load, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	return &load{config: c, seed: c.Seed, tenants: tenantsOf(c), overhead: int64(c.Overhead * 1e3),
+		span: int64(c.Seconds * 1e9)}, nil
+}
+
 // tenantsOf fills in what the configuration leaves out.
 func tenantsOf(c *Config) []tenant {
 	list := make([]tenant, len(c.Tenants))
@@ -200,7 +209,8 @@ func (l *load) requests() []request {
 
 // scheduler is a pack.Scheduler that knows the tenants.
 func (l *load) scheduler() (*pack.Scheduler, []pack.TenantID, error) {
-	s, err := pack.New(pack.Config{Devices: l.config.GPUs, Oversubscribe: l.config.Oversubscribe})
+	s, err := pack.New(pack.Config{Devices: l.config.GPUs, Oversubscribe: l.config.Oversubscribe,
+		Surplus: l.config.Surplus})
 	if err != nil {
 		return nil, nil, err
 	}

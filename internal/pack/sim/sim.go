@@ -47,6 +47,7 @@ type Config struct {
 	Overhead      float64  `json:"overhead_us,omitempty"`   // of a part
 	Quantum       float64  `json:"quantum_ms,omitempty"`    // of time slicing; default 2
 	Oversubscribe float64  `json:"oversubscribe,omitempty"` // see pack.Config
+	Surplus       float64  `json:"surplus,omitempty"`       // see pack.Config
 	KeepLate      bool     `json:"keep_late,omitempty"`
 	Tenants       []Tenant `json:"tenants"`
 }
@@ -76,7 +77,7 @@ func (t *Tenant) instances() int { return cmp.Or(t.Instances, 1) }
 func (t *Tenant) pack(room int) pack.Tenant {
 	p := pack.Tenant{Name: t.Name, SLO: ms(t.SLO), Weight: t.Weight, Instances: t.Instances, Queue: t.Queue}
 	if p.Queue == 0 {
-		p.Queue = 64 * max(1, room)
+		p.Queue = min(64*max(1, room), 1<<20)
 	}
 	for _, x := range t.Parts {
 		p.Parts = append(p.Parts, pack.Part{Alone: time.Duration(x.Alone * 1e3), Width: x.Width,
@@ -139,34 +140,38 @@ type Policy struct {
 	P99     float64 `json:"p99_ms"`
 }
 
-// Run simulates one load: offered is the share of what the GPUs can do, or arrivals come from a file if it is not nil.
-func Run(c Config, offered float64, arrivals io.Reader) (*Result, error) {
-	if err := c.complete(); err != nil {
+// Run simulates random arrivals: offered is the share of what the GPUs can do.
+func Run(c Config, offered float64) (*Result, error) {
+	l, err := newLoad(&c)
+	if err != nil {
 		return nil, err
 	}
-	l := &load{config: &c, seed: c.Seed, tenants: tenantsOf(&c), overhead: int64(c.Overhead * 1e3),
-		span: int64(c.Seconds * 1e9)}
-	if arrivals != nil {
-		if err := l.read(arrivals); err != nil {
-			return nil, err
-		}
-		offered = 0
-	} else {
-		if !(offered > 0 && offered <= 100) {
-			return nil, fmt.Errorf("load %v: above 0, at most 100", offered)
-		}
-		l.rates(offered)
-		var expected float64
-		for _, t := range l.tenants {
-			expected += t.rate * float64(l.span)
-		}
-		if expected > maxArrivals {
-			return nil, fmt.Errorf("about %.0f requests are more than %d: simulate fewer seconds", expected,
-				maxArrivals)
-		}
-		l.random(c.Arrivals == "bursty")
+	if !(offered > 0 && offered <= 100) {
+		return nil, fmt.Errorf("load %v: above 0, at most 100", offered)
 	}
+	l.rates(offered)
+	var expected float64
+	for _, t := range l.tenants {
+		expected += t.rate * float64(l.span)
+	}
+	if expected > maxArrivals {
+		return nil, fmt.Errorf("about %.0f requests are more than %d: simulate fewer seconds", expected, maxArrivals)
+	}
+	l.random(c.Arrivals == "bursty")
 	return l.run(offered)
+}
+
+// Replay simulates arrivals that are read: lines of a moment in milliseconds and the name of a tenant. Empty lines and
+// those that begin with # are passed over.
+func Replay(c Config, arrivals io.Reader) (*Result, error) {
+	l, err := newLoad(&c)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.read(arrivals); err != nil {
+		return nil, err
+	}
+	return l.run(0)
 }
 
 func (l *load) run(offered float64) (*Result, error) {
