@@ -56,6 +56,7 @@ func (f *fair) changed(s *Scheduler) { f.divide(s) }
 func (f *fair) turn(s *Scheduler, now int64) {
 	long := now - f.begun
 	f.begun = now
+	s.longest = 0 // it was perhaps an outlier, or of a tenant that is gone
 	for _, t := range s.tenants {
 		if t == nil {
 			continue
@@ -74,6 +75,7 @@ func (f *fair) turn(s *Scheduler, now int64) {
 		if t.stale {
 			s.estimate(t)
 		}
+		s.longest = max(s.longest, t.longest)
 	}
 	f.learn(s, long)
 	f.divide(s)

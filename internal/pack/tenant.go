@@ -16,6 +16,7 @@ type tenant struct {
 	parts       []part
 	rest        []rest      // what is left from each part on
 	on          []instances // by device
+	longest     int64       // the longest part, in ns, as estimated
 	stale       bool        // estimates of parts have changed since rest was made
 	inverse     int64       // 1/r of the promise, of one; and for tight requests
 	inverseT    int64
@@ -138,7 +139,7 @@ func (s *Scheduler) tenant(id TenantID) *tenant {
 
 // estimate works out what is left from each part on.
 func (s *Scheduler) estimate(t *tenant) {
-	t.stale = false
+	t.stale, t.longest = false, 0
 	for i := len(t.parts) - 1; i >= 0; i-- {
 		p, after, r := &t.parts[i], &t.rest[i+1], &t.rest[i]
 		time := p.estimate()
@@ -151,8 +152,9 @@ func (s *Scheduler) estimate(t *tenant) {
 		if i+1 < len(t.parts) && (t.parts[i+1].w > p.w || t.parts[i+1].b > p.b) {
 			r.wider++
 		}
-		s.longest = max(s.longest, time)
+		t.longest = max(t.longest, time)
 	}
+	s.longest = max(s.longest, t.longest)
 	widest := max(t.rest[0].widest, t.rest[0].highest)
 	const least = one / 16 // who fills everything waits until nothing is under way
 	t.inverse = one * one / max(least, min(one, one+s.over-widest))
