@@ -127,6 +127,8 @@ func TestRefusals(t *testing.T) {
 	tight.SLO, tight.Queue, tight.Instances = 250*us, 3, 1
 	loose := single("loose", 1, 1)
 	loose.SLO = 600 * us
+	chain := single("chain", 0.1, 0.1)
+	chain.SLO, chain.Instances = 550*us, 1
 	for _, c := range []struct {
 		name   string
 		before []int // tenants whose requests are admitted before, and started if there is room
@@ -143,6 +145,7 @@ func TestRefusals(t *testing.T) {
 		{name: "behind another with time", before: []int{0}, due: 900 * us, want: Admitted},
 		{name: "before another with time", before: []int{1}, tenant: 0, due: 400 * us, want: Admitted},
 		{name: "before another without", before: []int{1, 1, 1}, tenant: 0, due: 500 * us, want: Crowding},
+		{name: "before one that waits for an instance", before: []int{3, 3}, tenant: 1, due: 500 * us, want: Crowding},
 		{name: "the queue is full", before: []int{0, 2, 2, 2}, tenant: 2, want: QueueFull},
 		{name: "the window is full", before: []int{1}, window: 1, tenant: 1, want: WindowFull},
 		{name: "draining", drain: true, want: Draining},
@@ -150,7 +153,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		queue := single("queue", 0.1, 0.1)
 		queue.Queue = 3
-		s, ids := scheduler(t, Config{Window: c.window}, tight, loose, queue)
+		s, ids := scheduler(t, Config{Window: c.window}, tight, loose, queue, chain)
 		for _, x := range c.before {
 			admit(t, s, 0, ids[x], 0)
 			if x != 2 {
@@ -257,6 +260,38 @@ func TestHopeless(t *testing.T) {
 	if out := s.Done(550*us, late, 100*us); out != Missed {
 		t.Errorf("outcome %d", out)
 	}
+}
+
+// A request without deadline gives way to others for Patience, less what it takes, and no longer, however many come.
+func TestPatience(t *testing.T) {
+	const patience = 5 * time.Millisecond
+	batch := single("batch", 1, 1)
+	batch.SLO = 0
+	urgent := single("urgent", 1, 1)
+	urgent.SLO = time.Millisecond
+	s, ids := scheduler(t, Config{Patience: patience, Surplus: 100}, batch, urgent)
+	var waiting, running RequestID
+	for now := time.Duration(0); now <= 2*patience; now += 50 * us {
+		if now == 500*us {
+			waiting = admit(t, s, now, ids[0], 0)
+		}
+		s.Arrive(now, ids[1], 0) // twice what the device can do
+		if now%(100*us) != 0 {
+			continue
+		}
+		if running != 0 && s.Done(now, running, 100*us) == Complete {
+			if took := now - 500*us; took > patience || took < patience/2 {
+				t.Errorf("the request without deadline took %v", took)
+			}
+			return
+		}
+		if got := started(s, now); len(got) == 1 {
+			running = got[0]
+		} else {
+			t.Fatalf("at %v, %x start", now, got)
+		}
+	}
+	t.Errorf("request %x has not been answered", waiting)
 }
 
 func TestFailed(t *testing.T) {
