@@ -35,7 +35,7 @@ type Parts interface {
 type Shape struct {
 	Word, Words int     // the first, and how many
 	Launches    int     // copies and sets that are launches, too
-	Width       float64 // the share of the GPU's room for blocks that its launches take, on average: 0 to 1
+	Width       float64 // the share of the GPU that its launches take, on average: 0 to 1
 }
 
 // A Start names a part. The one before must be complete, or nothing of the program under way.

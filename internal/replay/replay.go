@@ -94,12 +94,14 @@ func Load(b engine.Backend, f *recording.File, entries ...string) (*Player, erro
 }
 
 // Load does so with what was read.
-func (p *Player) Load(b engine.Backend) error {
+func (p *Player) Load(b engine.Backend) error { return p.load(b, p.prepare) }
+
+func (p *Player) load(b engine.Backend, prepare func() error) error {
 	p.b = b
 	for _, step := range []struct {
 		do   func() error
 		took *time.Duration
-	}{{p.memory, &p.Times.Memory}, {p.code, &p.Times.Code}, {p.prepare, &p.Times.Prepare}} {
+	}{{p.memory, &p.Times.Memory}, {p.code, &p.Times.Code}, {prepare, &p.Times.Prepare}} {
 		begun := time.Now()
 		if err := step.do(); err != nil {
 			p.Close()
