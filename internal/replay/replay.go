@@ -47,22 +47,28 @@ func Read(f *recording.File, entry string) (*Player, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{Entry: e, f: f, images: map[*recording.Image][]byte{}}
+	p := &Player{Entry: e, f: f}
 	if p.work, err = f.Work(e); err != nil {
 		return nil, err
 	}
+	err = p.readImages()
+	p.Times.Read = time.Since(begun)
+	return p, err
+}
+
+// readImages reads the code.
+func (p *Player) readImages() error {
+	p.images = map[*recording.Image][]byte{}
 	var blobs []recording.Blob
 	var parts [][]byte
-	for _, c := range f.Manifest.Code {
+	for _, c := range p.f.Manifest.Code {
 		for i := range c.Images {
 			blobs = append(blobs, c.Images[i].Contents)
 			parts = append(parts, make([]byte, c.Images[i].Contents.Bytes))
 			p.images[&c.Images[i]] = parts[len(parts)-1]
 		}
 	}
-	err = f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
-	p.Times.Read = time.Since(begun)
-	return p, err
+	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
 }
 
 // Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
@@ -75,12 +81,15 @@ func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
 }
 
 // Load does so with what was read.
-func (p *Player) Load(b engine.Backend) error {
+func (p *Player) Load(b engine.Backend) error { return p.load(b, p.prepare) }
+
+// load does so with another way to make work ready.
+func (p *Player) load(b engine.Backend, prepare func() error) error {
 	p.b = b
 	for _, step := range []struct {
 		do   func() error
 		took *time.Duration
-	}{{p.memory, &p.Times.Memory}, {p.code, &p.Times.Code}, {p.prepare, &p.Times.Prepare}} {
+	}{{p.memory, &p.Times.Memory}, {p.code, &p.Times.Code}, {prepare, &p.Times.Prepare}} {
 		begun := time.Now()
 		if err := step.do(); err != nil {
 			p.Close()
@@ -130,11 +139,14 @@ func (p *Player) memory() error {
 			return fmt.Errorf("the recording's memory at %v (%d bytes): %w", s.Addr, s.Bytes, err)
 		}
 	}
-	return p.fill(true)
+	if err := p.contents(); err != nil {
+		return err
+	}
+	return p.recorded()
 }
 
-// fill writes the contents that there were when the range began, and the inputs that came in then.
-func (p *Player) fill(inputs bool) error {
+// contents writes what there was when the range began.
+func (p *Player) contents() error {
 	var blobs []recording.Blob
 	var at []uint64
 	for _, r := range p.f.Manifest.Memory {
@@ -142,11 +154,22 @@ func (p *Player) fill(inputs bool) error {
 			blobs, at = append(blobs, *r.Contents), append(at, uint64(r.Addr))
 		}
 	}
+	return p.write(blobs, at)
+}
+
+// recorded writes the inputs that came in then.
+func (p *Player) recorded() error {
+	var blobs []recording.Blob
+	var at []uint64
 	for _, in := range p.Entry.Inputs {
-		if inputs && in.Recorded != nil {
+		if in.Recorded != nil {
 			blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
 		}
 	}
+	return p.write(blobs, at)
+}
+
+func (p *Player) write(blobs []recording.Blob, at []uint64) error {
 	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { return p.b.Write(at[i]+uint64(offset), b) })
 }
 
@@ -346,8 +369,20 @@ func (p *Player) Reset() error {
 			return err
 		}
 	}
-	if err := p.fill(false); err != nil {
+	if err := p.contents(); err != nil {
 		return err
+	}
+	return p.restoreCode()
+}
+
+// restoreCode puts variables back, also those that the recording does not name, where the backend knows them.
+func (p *Player) restoreCode() error {
+	for _, c := range p.codes {
+		if c, ok := c.(engine.Stateful); ok {
+			if err := c.Restore(); err != nil {
+				return err
+			}
+		}
 	}
 	return p.variables()
 }

@@ -1,0 +1,342 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"holdfast/internal/engine"
+	"holdfast/internal/newfile"
+	"holdfast/internal/recording"
+)
+
+// A piece is memory that a run may change and a later one depend on.
+type piece struct {
+	name  string // the same wherever the recording is loaded on such a backend
+	addr  uint64
+	bytes int64
+}
+
+// state is all such memory: live regions that are not constant, staging memory, variables. Of scratch regions the first
+// contents do not count. whole is false if code may have variables more: the recording names only those that the
+// program has asked for, and a driver library finds them by name alone.
+func (p *Player) state() (list []piece, whole bool, err error) {
+	m := p.f.Manifest
+	for _, r := range m.Memory {
+		if r.Class == recording.Live {
+			list = append(list, piece{"memory " + r.Addr.String(), uint64(r.Addr), r.Bytes})
+		}
+	}
+	if m.Staging.Bytes > 0 {
+		list = append(list, piece{"staging", uint64(m.Staging.Addr), m.Staging.Bytes})
+	}
+	whole = true
+	for i, c := range p.codes {
+		if c, ok := c.(engine.Stateful); ok {
+			for k, r := range c.Data() {
+				list = append(list, piece{fmt.Sprintf("code %d data %d", i, k), r.Addr, int64(r.Size)})
+			}
+			continue
+		}
+		var names []string
+		for _, v := range m.Variables {
+			if v.Code != i {
+				continue
+			}
+			addr, _, err := c.Symbol(v.Name)
+			if err != nil {
+				return nil, false, fmt.Errorf("variable %s: %w", v.Name, err)
+			}
+			names = append(names, v.Name)
+			list = append(list, piece{fmt.Sprintf("code %d variable %s", i, v.Name), addr, v.Contents.Bytes})
+		}
+		known, err := p.declares(i, names)
+		if err != nil {
+			return nil, false, err
+		}
+		whole = whole && known
+	}
+	return list, whole, nil
+}
+
+// declares reports whether code has surely no variables but those that are named. Of machine code it is not known.
+func (p *Player) declares(code int, names []string) (bool, error) {
+	g, err := p.image(&p.f.Manifest.Code[code])
+	if err != nil || g.Kind != recording.PTX {
+		return false, err
+	}
+	text, err := p.f.Read(g.Contents)
+	return err == nil && onlyGlobals(string(text), names), err
+}
+
+// onlyGlobals reports whether PTX text declares no variables in global memory but these. What it cannot tell from a
+// declaration it takes for one.
+func onlyGlobals(text string, names []string) bool {
+	const space = ".global"
+	for {
+		before, after, found := strings.Cut(text, space)
+		if !found {
+			return true
+		}
+		text = after
+		if !declared(before) {
+			continue
+		}
+		head := after[:max(0, strings.IndexAny(after+";", ";={"))]
+		for _, word := range strings.FieldsFunc(head, separates) {
+			number := word[0] >= '0' && word[0] <= '9'
+			if word[0] != '.' && !number && !slices.Contains(names, word) {
+				return false
+			}
+		}
+	}
+}
+
+func separates(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) }
+
+// declared reports whether what follows is a declaration, not the rest of an instruction's name or what a parameter
+// points to.
+func declared(before string) bool {
+	for _, linkage := range []string{".visible", ".extern", ".weak", ".common"} {
+		if strings.HasSuffix(before, linkage) {
+			return true
+		}
+	}
+	if strings.HasSuffix(strings.TrimRight(before, " \t\r\n"), ".ptr") || before == "" {
+		return before == ""
+	}
+	last := before[len(before)-1]
+	return last != '_' && (last < '0' || last > '9') && (last|0x20 < 'a' || last|0x20 > 'z')
+}
+
+// errHidden is why the state of a replay is not all known.
+var errHidden = errors.New("its code may keep state in variables that the recording does not name, and this backend " +
+	"does not say where they are: the raw backend does")
+
+// A file of state, all numbers little endian: the magic, u32 version, u32 pieces, u64 runs that led to it, the digest
+// of the recording's manifest; of each piece u64 bytes, u16 bytes of its name, the name; the pieces' contents, each
+// 1 MiB of them behind a byte that is 0 if there are only zeros, which are left out, else 1; the SHA-256 of all that.
+const (
+	stateMagic   = "HFSTATE\n"
+	stateVersion = 1
+	stateHead    = 8 + 4 + 4 + 8 + sha256.Size
+	mostPieces   = 1 << 22
+	longestName  = 1 << 13
+)
+
+// ErrState is wrapped by the errors of files that hold no state of the recording.
+var ErrState = errors.New("not a state of this recording")
+
+// SaveState writes what later runs depend on to a file, after so many runs. It returns the file's size.
+func (p *Player) SaveState(path string, runs uint64) (int64, error) {
+	list, whole, err := p.state()
+	if err == nil && !whole {
+		err = errHidden
+	}
+	if err != nil {
+		return 0, fmt.Errorf("state: %w", err)
+	}
+	f, err := newfile.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.New()
+	w := io.MultiWriter(f, sum)
+	err = p.writeState(w, list, runs)
+	if err == nil {
+		_, err = f.Write(sum.Sum(nil))
+	}
+	size, seekErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, seekErr); err == nil {
+		err = f.Finish(0o666)
+	}
+	if err != nil {
+		f.Abort()
+		return 0, fmt.Errorf("state: %w", err)
+	}
+	return size, nil
+}
+
+func (p *Player) writeState(w io.Writer, list []piece, runs uint64) error {
+	le := binary.LittleEndian
+	head := []byte(stateMagic)
+	head = le.AppendUint32(head, stateVersion)
+	head = le.AppendUint32(head, uint32(len(list)))
+	head = append(le.AppendUint64(head, runs), p.f.Digest[:]...)
+	for _, x := range list {
+		head = le.AppendUint64(head, uint64(x.bytes))
+		head = append(le.AppendUint16(head, uint16(len(x.name))), x.name...)
+	}
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	chunk := make([]byte, 1+recording.ChunkSize)
+	for _, x := range list {
+		for at := int64(0); at < x.bytes; at += recording.ChunkSize {
+			b := chunk[:1+min(recording.ChunkSize, x.bytes-at)]
+			if err := p.b.Read(x.addr+uint64(at), b[1:]); err != nil {
+				return fmt.Errorf("%s: %w", x.name, err)
+			}
+			if b[0] = 1; allZero(b[1:]) {
+				b = []byte{0}
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func allZero(b []byte) bool {
+	var none [4096]byte
+	for len(b) > len(none) {
+		if !bytes.Equal(b[:len(none)], none[:]) {
+			return false
+		}
+		b = b[len(none):]
+	}
+	return bytes.Equal(b, none[:len(b)])
+}
+
+// A State is a file of state that is open, and whole.
+type State struct {
+	Runs uint64 // that led to it
+
+	recording recording.Digest
+	pieces    []piece // without addresses
+	f         *os.File
+	at        int64 // of the contents
+	end       int64
+}
+
+// OpenState opens a file of state and checks its digest.
+func OpenState(path string) (*State, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &State{f: f}
+	if err := s.open(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Close closes the file.
+func (s *State) Close() error { return s.f.Close() }
+
+func (s *State) open() error {
+	st, err := s.f.Stat()
+	if err != nil {
+		return err
+	}
+	s.end = st.Size() - sha256.Size
+	if s.end < stateHead {
+		return fmt.Errorf("%w: %d bytes are too few", ErrState, st.Size())
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(s.f, 0, s.end)); err != nil {
+		return err
+	}
+	tail := make([]byte, sha256.Size)
+	if _, err := s.f.ReadAt(tail, s.end); err != nil {
+		return err
+	}
+	if !bytes.Equal(tail, sum.Sum(nil)) {
+		return fmt.Errorf("%w: its digest is wrong, it is cut short or damaged", ErrState)
+	}
+	return s.readHead()
+}
+
+// readHead reads all but the contents.
+func (s *State) readHead() error {
+	r := bufio.NewReader(io.NewSectionReader(s.f, 0, s.end))
+	le := binary.LittleEndian
+	var head [stateHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	if v := le.Uint32(head[8:]); string(head[:8]) != stateMagic || v != stateVersion {
+		return fmt.Errorf("%w: it does not begin as one does, or is of another version", ErrState)
+	}
+	n := le.Uint32(head[12:])
+	if n > mostPieces {
+		return fmt.Errorf("%w: %d pieces", ErrState, n)
+	}
+	s.Runs = le.Uint64(head[16:])
+	copy(s.recording[:], head[24:])
+	s.at = stateHead
+	for range n {
+		var b [10]byte
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			return fmt.Errorf("%w: its pieces are cut short", ErrState)
+		}
+		name := make([]byte, le.Uint16(b[8:]))
+		if _, err := io.ReadFull(r, name); err != nil || len(name) > longestName {
+			return fmt.Errorf("%w: its pieces are cut short", ErrState)
+		}
+		s.pieces = append(s.pieces, piece{name: string(name), bytes: int64(le.Uint64(b[:]))})
+		s.at += int64(len(b) + len(name))
+	}
+	return nil
+}
+
+// LoadState puts memory to what it was when the state was saved.
+func (p *Player) LoadState(s *State) error {
+	if s.recording != p.f.Digest {
+		return fmt.Errorf("%w: it is another recording's", ErrState)
+	}
+	list, whole, err := p.state()
+	if err == nil && !whole {
+		err = errHidden
+	}
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if len(list) != len(s.pieces) {
+		return fmt.Errorf("%w: it was saved by another backend: %d pieces, here %d", ErrState, len(s.pieces), len(list))
+	}
+	for i, x := range list {
+		if y := s.pieces[i]; x.name != y.name || x.bytes != y.bytes {
+			return fmt.Errorf("%w: it was saved by another backend: %s (%d bytes), here %s (%d)", ErrState, y.name,
+				y.bytes, x.name, x.bytes)
+		}
+	}
+	return s.contents(list, p.b.Write)
+}
+
+// contents gives every chunk of the pieces to use.
+func (s *State) contents(list []piece, use func(addr uint64, b []byte) error) error {
+	r := bufio.NewReaderSize(io.NewSectionReader(s.f, s.at, s.end-s.at), recording.ChunkSize)
+	chunk, zeros := make([]byte, recording.ChunkSize), make([]byte, recording.ChunkSize)
+	for _, x := range list {
+		for at := int64(0); at < x.bytes; at += recording.ChunkSize {
+			n := min(recording.ChunkSize, x.bytes-at)
+			b := zeros[:n]
+			kind, err := r.ReadByte()
+			if err == nil && kind == 1 {
+				b = chunk[:n]
+				_, err = io.ReadFull(r, b)
+			}
+			if err != nil || kind > 1 {
+				return fmt.Errorf("%w: %s is cut short or damaged (%v)", ErrState, x.name, err)
+			}
+			if err := use(x.addr+uint64(at), b); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		return fmt.Errorf("%w: there is more in it than its pieces", ErrState)
+	}
+	return nil
+}
