@@ -64,14 +64,14 @@ func (r *Recoverer) save(timeout time.Duration) error {
 			r.lost = fmt.Errorf("copy of what runs carry on: %w", err)
 			return r.lost
 		}
-		if b, ok := r.p.b.(engine.Reviver); ok {
+		if b, ok := r.p.b.(engine.Reviver); ok && !r.gone {
 			r.failed(err)
 			gone := b.Revive()
 			if gone == nil {
 				continue
 			}
 			if r.copy != nil && r.copy == c && c == r.keeps[device] { // it is half overwritten
-				r.lost = errors.Join(err, gone)
+				r.lost = errors.Join(errors.New("the copy of what runs carry on is half overwritten"), err, gone)
 				return r.lost
 			}
 		}

@@ -70,6 +70,7 @@ type Recoverer struct {
 	given []given   // inputs when the copy was taken, or at the load
 	steps []step    // what was done since
 	next  []given   // inputs for the next run
+	gone  bool      // the backend is closed, or the recording not all on it
 	lost  error
 }
 
@@ -413,7 +414,7 @@ func (r *Recoverer) upload(list []given) error {
 
 // revive makes work possible again: with memory as it is, or fresh, as the recording says.
 func (r *Recoverer) revive() (fresh bool, err error) {
-	if b, ok := r.p.b.(engine.Reviver); ok && r.whole {
+	if b, ok := r.p.b.(engine.Reviver); ok && r.whole && !r.gone {
 		if err = b.Revive(); err == nil {
 			return false, nil
 		}
@@ -429,6 +430,7 @@ func (r *Recoverer) revive() (fresh bool, err error) {
 			return false, r.lost
 		}
 	}
+	r.gone = true
 	b, err := r.how.Reopen()
 	if err == nil {
 		err = r.p.reload(b)
@@ -436,6 +438,7 @@ func (r *Recoverer) revive() (fresh bool, err error) {
 	if err == nil {
 		err = r.find()
 	}
+	r.gone = err != nil
 	return true, err
 }
 

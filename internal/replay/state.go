@@ -1,13 +1,11 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -127,8 +125,6 @@ const (
 	stateMagic   = "HFSTATE\n"
 	stateVersion = 1
 	stateHead    = 8 + 4 + 4 + 8 + sha256.Size
-	mostPieces   = 1 << 22
-	longestName  = 1 << 13
 )
 
 // ErrState is wrapped by the errors of files that hold no state of the recording.
@@ -147,14 +143,17 @@ func (p *Player) SaveState(path string, runs uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	sum := sha256.New()
-	w := io.MultiWriter(f, sum)
-	err = p.writeState(w, list, runs)
+	sum, size := sha256.New(), int64(sha256.Size)
+	err = p.writeState(list, runs, func(b []byte) error {
+		sum.Write(b)
+		size += int64(len(b))
+		_, err := f.Write(b)
+		return err
+	})
 	if err == nil {
 		_, err = f.Write(sum.Sum(nil))
 	}
-	size, seekErr := f.Seek(0, io.SeekCurrent)
-	if err = errors.Join(err, seekErr); err == nil {
+	if err == nil {
 		err = f.Finish(0o666)
 	}
 	if err != nil {
@@ -164,7 +163,7 @@ func (p *Player) SaveState(path string, runs uint64) (int64, error) {
 	return size, nil
 }
 
-func (p *Player) writeState(w io.Writer, list []piece, runs uint64) error {
+func (p *Player) writeState(list []piece, runs uint64, write func(b []byte) error) error {
 	le := binary.LittleEndian
 	head := []byte(stateMagic)
 	head = le.AppendUint32(head, stateVersion)
@@ -174,7 +173,7 @@ func (p *Player) writeState(w io.Writer, list []piece, runs uint64) error {
 		head = le.AppendUint64(head, uint64(x.bytes))
 		head = append(le.AppendUint16(head, uint16(len(x.name))), x.name...)
 	}
-	if _, err := w.Write(head); err != nil {
+	if err := write(head); err != nil {
 		return err
 	}
 	chunk := make([]byte, 1+recording.ChunkSize)
@@ -187,7 +186,7 @@ func (p *Player) writeState(w io.Writer, list []piece, runs uint64) error {
 			if b[0] = 1; allZero(b[1:]) {
 				b = []byte{0}
 			}
-			if _, err := w.Write(b); err != nil {
+			if err := write(b); err != nil {
 				return err
 			}
 		}
@@ -210,11 +209,12 @@ func allZero(b []byte) bool {
 type State struct {
 	Runs uint64 // that led to it
 
-	recording recording.Digest
-	pieces    []piece // without addresses
+	Recording recording.Digest // whose it is
+	pieces    []piece          // without addresses
 	f         *os.File
-	at        int64 // of the contents
+	begin     int64 // of the contents
 	end       int64
+	at        int64 // what is read next
 }
 
 // OpenState opens a file of state and checks its digest.
@@ -244,8 +244,13 @@ func (s *State) open() error {
 		return fmt.Errorf("%w: %d bytes are too few", ErrState, st.Size())
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(s.f, 0, s.end)); err != nil {
-		return err
+	buf := make([]byte, recording.ChunkSize)
+	for at := int64(0); at < s.end; at += recording.ChunkSize {
+		part := buf[:min(recording.ChunkSize, s.end-at)]
+		if _, err := s.f.ReadAt(part, at); err != nil {
+			return err
+		}
+		sum.Write(part)
 	}
 	tail := make([]byte, sha256.Size)
 	if _, err := s.f.ReadAt(tail, s.end); err != nil {
@@ -257,42 +262,47 @@ func (s *State) open() error {
 	return s.readHead()
 }
 
+// take reads the next bytes that there are before the digest.
+func (s *State) take(b []byte) error {
+	if int64(len(b)) > s.end-s.at {
+		return fmt.Errorf("%w: it is shorter than it says", ErrState)
+	}
+	_, err := s.f.ReadAt(b, s.at)
+	s.at += int64(len(b))
+	return err
+}
+
 // readHead reads all but the contents.
 func (s *State) readHead() error {
-	r := bufio.NewReader(io.NewSectionReader(s.f, 0, s.end))
 	le := binary.LittleEndian
 	var head [stateHead]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+	if err := s.take(head[:]); err != nil {
 		return err
 	}
 	if v := le.Uint32(head[8:]); string(head[:8]) != stateMagic || v != stateVersion {
 		return fmt.Errorf("%w: it does not begin as one does, or is of another version", ErrState)
 	}
 	n := le.Uint32(head[12:])
-	if n > mostPieces {
-		return fmt.Errorf("%w: %d pieces", ErrState, n)
-	}
 	s.Runs = le.Uint64(head[16:])
-	copy(s.recording[:], head[24:])
-	s.at = stateHead
+	copy(s.Recording[:], head[24:])
 	for range n {
 		var b [10]byte
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return fmt.Errorf("%w: its pieces are cut short", ErrState)
+		if err := s.take(b[:]); err != nil {
+			return err
 		}
 		name := make([]byte, le.Uint16(b[8:]))
-		if _, err := io.ReadFull(r, name); err != nil || len(name) > longestName {
-			return fmt.Errorf("%w: its pieces are cut short", ErrState)
+		if err := s.take(name); err != nil {
+			return err
 		}
 		s.pieces = append(s.pieces, piece{name: string(name), bytes: int64(le.Uint64(b[:]))})
-		s.at += int64(len(b) + len(name))
 	}
+	s.begin = s.at
 	return nil
 }
 
 // LoadState puts memory to what it was when the state was saved.
 func (p *Player) LoadState(s *State) error {
-	if s.recording != p.f.Digest {
+	if s.Recording != p.f.Digest {
 		return fmt.Errorf("%w: it is another recording's", ErrState)
 	}
 	list, whole, err := p.state()
@@ -307,8 +317,8 @@ func (p *Player) LoadState(s *State) error {
 	}
 	for i, x := range list {
 		if y := s.pieces[i]; x.name != y.name || x.bytes != y.bytes {
-			return fmt.Errorf("%w: it was saved by another backend: %s (%d bytes), here %s (%d)", ErrState, y.name,
-				y.bytes, x.name, x.bytes)
+			return fmt.Errorf("%w: it was saved by another backend: %.80q (%d bytes), here %.80q (%d)", ErrState,
+				y.name, y.bytes, x.name, x.bytes)
 		}
 	}
 	return s.contents(list, p.b.Write)
@@ -316,26 +326,30 @@ func (p *Player) LoadState(s *State) error {
 
 // contents gives every chunk of the pieces to use.
 func (s *State) contents(list []piece, use func(addr uint64, b []byte) error) error {
-	r := bufio.NewReaderSize(io.NewSectionReader(s.f, s.at, s.end-s.at), recording.ChunkSize)
-	chunk, zeros := make([]byte, recording.ChunkSize), make([]byte, recording.ChunkSize)
+	buf, zeros := make([]byte, recording.ChunkSize), make([]byte, recording.ChunkSize)
+	var kind [1]byte
+	s.at = s.begin
 	for _, x := range list {
 		for at := int64(0); at < x.bytes; at += recording.ChunkSize {
 			n := min(recording.ChunkSize, x.bytes-at)
 			b := zeros[:n]
-			kind, err := r.ReadByte()
-			if err == nil && kind == 1 {
-				b = chunk[:n]
-				_, err = io.ReadFull(r, b)
+			err := s.take(kind[:])
+			if err == nil && kind[0] > 1 {
+				err = fmt.Errorf("%w: %s is damaged", ErrState, x.name)
 			}
-			if err != nil || kind > 1 {
-				return fmt.Errorf("%w: %s is cut short or damaged (%v)", ErrState, x.name, err)
+			if err == nil && kind[0] == 1 {
+				b = buf[:n]
+				err = s.take(b)
 			}
-			if err := use(x.addr+uint64(at), b); err != nil {
+			if err == nil {
+				err = use(x.addr+uint64(at), b)
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
-	if _, err := r.ReadByte(); err != io.EOF {
+	if s.at != s.end {
 		return fmt.Errorf("%w: there is more in it than its pieces", ErrState)
 	}
 	return nil

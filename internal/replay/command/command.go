@@ -27,6 +27,7 @@ type Options struct {
 	Reset     bool     // put memory back before each run but the first
 	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
+	Keeping
 }
 
 // A UsageError is a fault of the command line.
@@ -52,6 +53,10 @@ type Report struct {
 	Resident int64 `json:"resident_bytes"`
 	Grown    int64 `json:"resident_grown_bytes"`
 	Same     bool  `json:"same"` // all outputs of all runs were compared, and were the same
+	// Before is how many of the runs had led to the state that was loaded.
+	Before   uint64            `json:"runs_before,omitempty"`
+	Saved    *Saved            `json:"saved,omitempty"`
+	Recovery *replay.Recovered `json:"recovery,omitempty"` // with --retries
 }
 
 // Print writes the report for people.
@@ -63,6 +68,9 @@ func (r *Report) Print(w io.Writer, program string) error {
 	}
 	_, err := fmt.Fprintf(w, "%s: %d runs on %s (%s): first %v, median %v; %v in all\n", program, r.Runs, r.Device,
 		r.Backend, seconds(r.First), seconds(r.Median), seconds(r.Total))
+	if err == nil {
+		err = r.printKept(w, program)
+	}
 	return err
 }
 
@@ -97,6 +105,13 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	state, err := o.open(file)
+	if err != nil {
+		return nil, err
+	}
+	if state != nil {
+		defer state.Close()
+	}
 	report := &Report{Runs: o.Runs}
 	var refused []error
 	for _, open := range ways {
@@ -106,7 +121,11 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 			report.Refused = append(report.Refused, fmt.Sprintf("%s: %v", report.Backend, err))
 			continue
 		}
-		if err := errors.Join(play(p, o, ins, outs, report), b.Close()); err != nil {
+		a, closing, err := o.actor(file, p, b, open)
+		if err == nil {
+			err = play(a, p, o, state, ins, outs, report)
+		}
+		if err := errors.Join(err, closing()); err != nil {
 			return nil, err
 		}
 		return report, nil
@@ -147,16 +166,24 @@ func ready(file *recording.File, entry string, open Way, report *Report) (engine
 const keptTimes = 1 << 16
 
 // play runs the recording and writes its outputs.
-func play(p *replay.Player, o Options, ins map[string][]byte, outs map[string]string, report *Report) error {
+func play(p actor, of *replay.Player, o Options, state *replay.State, ins map[string][]byte, outs map[string]string,
+	report *Report) error {
+	if state != nil {
+		if err := p.LoadState(state); err != nil {
+			return errors.Join(err, p.Close())
+		}
+		report.Before = state.Runs
+	}
 	for name, data := range ins {
 		if err := p.SetInput(name, data); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}
-	times := make([]time.Duration, min(o.Runs, keptTimes))
+	before := int(min(report.Before, uint64(o.Runs)))
+	times := make([]time.Duration, min(o.Runs-before, keptTimes))
 	var first [][]byte // outputs of the first run
 	var half int64
-	for i := range o.Runs {
+	for i := range o.Runs - before {
 		if o.Reset && i > 0 {
 			if err := p.Reset(); err != nil {
 				return errors.Join(err, p.Close())
@@ -170,31 +197,38 @@ func play(p *replay.Player, o Options, ins map[string][]byte, outs map[string]st
 		if i == 0 {
 			report.First = times[0].Seconds()
 		}
-		if i == o.Runs/2 {
+		if i == (o.Runs-before)/2 {
 			half = procstat.Resident()
+		}
+		if err := o.save(p, before+i+1, report); err != nil {
+			return errors.Join(err, p.Close())
 		}
 		if !o.Same {
 			continue
 		}
-		if err := compare(p, &first, i); err != nil {
+		if err := compare(p, of.Entry.Outputs, &first, i); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}
 	report.Same = o.Same
 	report.Resident = procstat.Resident()
 	report.Grown = report.Resident - half
-	if err := writeOutputs(p, outs); err != nil {
+	if err := writeOutputs(p, of.Entry.Outputs, outs); err != nil {
 		return errors.Join(err, p.Close())
 	}
-	report.Start, report.Total = p.Times, processAge().Seconds()
-	slices.Sort(times)
-	report.Median = times[len(times)/2].Seconds()
+	report.Start, report.Total = of.Times, processAge().Seconds()
+	if slices.Sort(times); len(times) > 0 {
+		report.Median = times[len(times)/2].Seconds()
+	}
+	if r, ok := p.(*replay.Recoverer); ok {
+		report.Recovery = &r.Done
+	}
 	return p.Close()
 }
 
 // compare compares the outputs of a run with those of the first, which it keeps.
-func compare(p *replay.Player, first *[][]byte, run int) error {
-	for i, port := range p.Entry.Outputs {
+func compare(p actor, outputs []recording.Port, first *[][]byte, run int) error {
+	for i, port := range outputs {
 		data, err := p.Output(port.Name)
 		switch {
 		case err != nil:
@@ -208,8 +242,8 @@ func compare(p *replay.Player, first *[][]byte, run int) error {
 	return nil
 }
 
-func writeOutputs(p *replay.Player, files map[string]string) error {
-	for _, port := range p.Entry.Outputs {
+func writeOutputs(p actor, outputs []recording.Port, files map[string]string) error {
+	for _, port := range outputs {
 		if files[port.Name] == "" {
 			continue
 		}

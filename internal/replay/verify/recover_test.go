@@ -175,7 +175,7 @@ DONE:
 `
 
 // random is a program of launches, copies and sets among a few regions, each of 64 words, ordered no more than they
-// need to be.
+// need to be. Two of them only add up.
 func random(r *rand.Rand) *sketch {
 	const n, regions = 64, 6
 	s := &sketch{code: []string{mixText}, kernels: []string{"mix"}}
@@ -206,10 +206,15 @@ func random(r *rand.Rand) *sketch {
 		}
 		s.work, uses = append(s.work, rec), append(uses, u)
 	}
-	for range 3 + r.IntN(10) {
+	for range 5 + r.IntN(10) {
 		to, from := 1+r.IntN(regions-1), r.IntN(regions)
 		kind := r.IntN(4)
-		if fresh[to] && kind < 2 || fresh[from] || from == to {
+		switch sums := to == 2 || to == 3; {
+		case sums && (from == to || fresh[from]):
+			continue
+		case sums: // outputs come from there, so nothing that they depend on is overwritten
+			kind = 0
+		case fresh[to] || fresh[from] || from == to:
 			kind = 2 + r.IntN(2)
 		}
 		dst := at(to)
@@ -383,7 +388,7 @@ func TestRecover(t *testing.T) {
 	}
 	models := []model{{"perceptron", perceptron(t).write(t), true}, {"tables", tables(t).write(t), true},
 		{"scatter", scatter(t).write(t), false}, {"counter", counter(t).write(t), false}}
-	for i := range uint64(12) {
+	for i := range uint64(8) {
 		b := random(rand.New(rand.NewPCG(i, 1))).write(t)
 		models = append(models, model{fmt.Sprint("random ", i), b, true})
 	}
@@ -410,7 +415,7 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	t.Logf("%d retries, %d bytes put back, copies %v", retries, uploads, copies)
-	if retries < 500 || uploads == 0 || copies["on the device"] == 0 || copies["on the host"] == 0 {
+	if retries < 300 || uploads == 0 || copies["on the device"] == 0 || copies["on the host"] == 0 {
 		t.Error("the sample shows too little")
 	}
 }
