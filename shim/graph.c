@@ -305,6 +305,8 @@ static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
 		}
 		if (r != CUDA_SUCCESS)
 			return false;
+		if (!*m)
+			return true; /* libcuda calls it an error to be asked for none */
 		if (pass == 0 && (*m > MOST || !(*from = calloc(*m + 1, sizeof **from)) ||
 				  !(*to = calloc(*m + 1, sizeof **to))))
 			return false;

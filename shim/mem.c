@@ -218,12 +218,11 @@ static uint64_t granularity(int device)
  * use. The driver keeps to an address that it is asked for only if the request is too large for the 32 MiB at a time
  * that it reserves for itself (580.159): so it is asked for much.
  */
-#define ARENA_BASE 0x100000000000ull
 static struct { CUdeviceptr at, end, next; } arena;
 
 static void new_arena(uint64_t size)
 {
-	CUdeviceptr hint = arena.next ? arena.next : ARENA_BASE;
+	CUdeviceptr hint = arena.next ? arena.next : hf_range_base;
 	for (uint64_t want = 256ull << 30; want >= 64ull << 30 && want >= size && !(arena.next & 1); want >>= 2) {
 		CUdeviceptr va = 0;
 		if (real_cuMemAddressReserve(&va, want, 0, hint, 0) != CUDA_SUCCESS)
@@ -635,8 +634,10 @@ CUresult hf_cuMemFree_v2(CUdeviceptr p)
 			hf_caveat_gone(HF_CAVEAT_DRIVER_MEMORY, p);
 		return r;
 	}
-	if (f.keep)
+	if (f.keep) {
+		hf_note_kept(p, f.size);
 		return CUDA_SUCCESS; /* a graph may use it as long as the process lives */
+	}
 	if (hf_captures()) {
 		/* Waiting for the device would break the capture; real memory would outlive it too. */
 		free_later(p);

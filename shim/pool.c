@@ -357,8 +357,10 @@ CUresult hf_cuMemFreeAsync(CUdeviceptr p, void *stream)
 	if (twice)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* A graph may use it again: it lives as long as the process. */
-	if (f.keep || hf_stream_captures(stream))
+	if (f.keep || hf_stream_captures(stream)) {
+		hf_note_kept(p, f.size);
 		return CUDA_SUCCESS;
+	}
 	void *ctx = NULL, *now = NULL;
 	int device;
 	CUresult r = stream_ctx(stream, &ctx, &device);

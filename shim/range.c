@@ -1,6 +1,9 @@
 /*
  * Ranges of the program that are to be recorded (holdfast record): how they come by NVTX, and what is told of them
- * beside work: what memory holds when one begins, what copies bring from the host, and which calls order work.
+ * beside work: what memory holds when the first begins, what copies bring from the host, and which calls order work.
+ *
+ * Several may be wanted. Recording begins with the nth of the first one's name; of each other name the first that
+ * comes after that is recorded. They follow each other: one that begins within another is told as an error.
  *
  * NVTX, https://github.com/NVIDIA/NVTX: the header of a program loads the library that NVTX_INJECTION64_PATH names and
  * calls its InitializeInjectionNvtx2 (c/include/nvtx3/nvtxDetail/nvtxInit.h); the declarations here are those of
@@ -18,30 +21,50 @@
 #define PATIENCE 60000000000u /* until all calls have ended and the device is idle */
 
 volatile int hf_range_open;
+uint64_t hf_range_base = 0x100000000000ull;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char wanted[256];
-static unsigned long nth, seen;
+static struct wanted {
+	char name[256];
+	uint32_t seen; /* how many of that name have begun, up to the one that is recorded */
+	bool taken;    /* it is, or was, recorded */
+} wanted[16]; /* the same limit is in cmd/holdfast/record.go */
+static int nwanted;
+static unsigned long nth;
+static struct wanted *open_range;  /* that is recorded just now, or pending */
 static bool pending;               /* it began before there was anybody to tell */
+static bool told;                  /* what memory holds */
 static uint64_t started;           /* the start/end range that is open, 0: it is a push/pop range */
-static uint32_t owner;             /* of a push/pop range: the thread */
 static uint64_t last_started;
 
+/* HOLDFAST_RANGE has a name in each line, HOLDFAST_RANGE_BASE an address. */
 static void read_environment(void)
 {
-	const char *name = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH"),
+	const char *names = getenv("HOLDFAST_RANGE"), *which = getenv("HOLDFAST_RANGE_NTH"),
 		*socket = getenv("HOLDFAST_TRACE");
-	if (name && *name && strlen(name) < sizeof wanted && socket && *socket) {
-		snprintf(wanted, sizeof wanted, "%s", name);
-		nth = which ? strtoul(which, NULL, 10) : 1;
+	if (!names || !socket || !*socket)
+		return;
+	int n = 0;
+	for (const char *p = names; *p && n < (int)(sizeof wanted / sizeof *wanted); n++) {
+		size_t length = strcspn(p, "\n");
+		if (length == 0 || length >= sizeof wanted[n].name)
+			return;
+		memcpy(wanted[n].name, p, length);
+		p += length;
+		p += *p == '\n';
 	}
+	nth = which ? strtoul(which, NULL, 10) : 1;
+	const char *base = getenv("HOLDFAST_RANGE_BASE");
+	if (base && *base)
+		hf_range_base = strtoull(base, NULL, 16);
+	nwanted = n;
 }
 
 bool hf_range_wanted(void)
 {
 	pthread_once(&once, read_environment);
-	return wanted[0] != 0;
+	return nwanted > 0;
 }
 
 /* ---- contents ---- */
@@ -185,28 +208,36 @@ CUresult hf_cuSurfObjectDestroy(unsigned long long object) { return ended(real_c
 
 /* ---- beginning and end ---- */
 
-static bool put_range(const char *why)
+static bool put_range(const struct wanted *w, const char *why)
 {
-	size_t name = strlen(wanted), reason = why ? strlen(why) : 0;
+	size_t name = strlen(w->name), reason = why ? strlen(why) : 0;
 	struct hf_rec_range *r = hf_tap_begin(HF_REC_RANGE, 0, sizeof *r + name + reason);
 	if (!r)
 		return false;
 	r->thread = hf_thread();
-	r->nth = (uint32_t)seen;
+	r->nth = w->seen;
 	r->name = (uint32_t)name;
 	r->reason = (uint32_t)reason;
-	memcpy(r + 1, wanted, name);
+	memcpy(r + 1, w->name, name);
 	if (reason)
 		memcpy((char *)(r + 1) + name, why, reason);
 	hf_tap_end();
 	return true;
 }
 
-/* The gate is closed and all is idle: tells what memory holds. */
+/*
+ * The gate is closed and all is idle: tells that the range begins and, of the first, what memory holds. What it holds
+ * when another begins is what those before it have left.
+ */
 static void tell_all(char *why, size_t room)
 {
+	if (told) {
+		put_range(open_range, NULL);
+		return;
+	}
+	told = true;
 	struct telling t = { malloc(STAGE), -1, NULL, CUDA_SUCCESS, 0 };
-	if (!put_range(NULL) || !t.stage) {
+	if (!put_range(open_range, NULL) || !t.stage) {
 		snprintf(why, room, "there is no memory to copy through");
 		free(t.stage);
 		return;
@@ -245,7 +276,7 @@ static void begin(void)
 	else
 		tell_all(why, sizeof why);
 	if (*why)
-		put_range(why);
+		put_range(open_range, why);
 	else
 		hf_range_open = 1;
 	hf_gate_open();
@@ -253,21 +284,43 @@ static void begin(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static bool ours(const char *name) { return name && hf_range_wanted() && !strcmp(name, wanted); }
+static struct wanted *ours(const char *name)
+{
+	if (name && hf_range_wanted())
+		for (int i = 0; i < nwanted; i++)
+			if (!strcmp(name, wanted[i].name))
+				return &wanted[i];
+	return NULL;
+}
 
-/* A range of our name begins; whether it is the one that is recorded. */
-static bool range_begins(uint64_t id)
+/* With the lock held: whether this one is to be recorded. */
+static bool takes(struct wanted *w)
+{
+	if (w->taken || hf_depth != 0 || (w != wanted && !wanted->taken))
+		return false;
+	return ++w->seen == nth || w != wanted;
+}
+
+/* A range of a name of ours begins; whether it is recorded. */
+static bool range_begins(struct wanted *w, uint64_t id)
 {
 	bool taken = false;
 	pthread_mutex_lock(&lock);
-	if (++seen == nth && hf_depth == 0) {
-		taken = true;
-		owner = hf_thread();
-		started = id;
-		if (hf_tapped)
-			begin();
-		else
-			pending = true;
+	if (takes(w)) {
+		w->taken = true;
+		if (open_range) {
+			char why[320];
+			snprintf(why, sizeof why, "it begins before range \"%s\" has ended", open_range->name);
+			put_range(w, why);
+		} else {
+			taken = true;
+			open_range = w;
+			started = id;
+			if (hf_tapped)
+				begin();
+			else
+				pending = true;
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return taken;
@@ -277,6 +330,7 @@ static void range_ends(void)
 {
 	pthread_mutex_lock(&lock);
 	pending = false;
+	open_range = NULL;
 	if (hf_range_open) {
 		hf_range_open = 0;
 		struct hf_rec_range_end *e = hf_tap_begin(HF_REC_RANGE_END, 0, sizeof *e);
@@ -336,7 +390,8 @@ static const char *message(const struct nvtx_attributes *a)
 
 static int push(const char *name)
 {
-	if (ours(name) && range_begins(0))
+	struct wanted *w = ours(name);
+	if (w && range_begins(w, 0))
 		ours_at = level;
 	return level++;
 }
@@ -355,8 +410,9 @@ static int pop(void)
 static uint64_t start(const char *name)
 {
 	uint64_t id = __atomic_add_fetch(&last_started, 1, __ATOMIC_RELAXED);
-	if (ours(name))
-		range_begins(id);
+	struct wanted *w = ours(name);
+	if (w)
+		range_begins(w, id);
 	return id;
 }
 
@@ -426,8 +482,12 @@ void hf_range_fork_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	hf_range_open = 0;
-	pending = false;
-	seen = 0;
+	open_range = NULL;
+	pending = told = false;
+	for (int i = 0; i < nwanted; i++) {
+		wanted[i].seen = 0;
+		wanted[i].taken = false;
+	}
 	objects = 0;
 	level = 0;
 	ours_at = -1;

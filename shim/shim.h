@@ -380,6 +380,7 @@ bool hf_tap_records(void);
 void hf_note_alloc(uint32_t kind, CUdeviceptr p, uint64_t bytes);
 void hf_note_map(CUdeviceptr va, uint64_t size, uint64_t offset);
 void hf_note_free(CUdeviceptr p, uint64_t bytes);
+void hf_note_kept(CUdeviceptr p, uint64_t bytes);
 void hf_note_blocks(void);    /* all memory */
 /* Calls f for every allocation and mapping, hf_mem_lock held. */
 void hf_blocks_each(void (*f)(CUdeviceptr p, uint64_t bytes, int device, void *arg), void *arg);
@@ -447,6 +448,7 @@ void hf_graph_fork_child(void);
 
 /* ---- range.c ---- */
 extern volatile int hf_range_open; /* a range is being recorded */
+extern uint64_t hf_range_base;     /* where device memory is to begin; good after hf_range_wanted */
 bool hf_range_wanted(void);      /* somebody records a range of this program, now or later */
 void hf_range_attached(void);    /* the recorder listens from now on */
 bool hf_range_on_host(uint64_t p);

@@ -339,6 +339,13 @@ void hf_note_free(CUdeviceptr p, uint64_t bytes)
 	hf_tap_end();
 }
 
+/* What was noted as freed stays: a graph may use it. */
+void hf_note_kept(CUdeviceptr p, uint64_t bytes)
+{
+	if (HF_UNLIKELY(hf_tapped))
+		hf_note_alloc(HF_MEM_ASYNC, p, bytes);
+}
+
 static void note_block(CUdeviceptr p, uint64_t bytes, int device, void *arg)
 {
 	const struct hf_block *b = hf_block_at(p);

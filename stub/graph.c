@@ -192,7 +192,7 @@ EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from,
  */
 static CUresult list(uint32_t op, uint64_t handle, CUgraphNode *a, CUgraphNode *b, CUgraphEdgeData *edges, size_t *n)
 {
-	if (!n)
+	if (!n || (b && !*n)) /* libcuda (580.159) refuses room for no edges, nodes were not tried */
 		return CUDA_ERROR_INVALID_VALUE;
 	struct call c;
 	call_begin(&c, op);

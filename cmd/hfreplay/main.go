@@ -28,9 +28,13 @@ Usage:
 Examples:
   hfreplay vit.hfr --in image=cat.npy --out scores=scores.npy
   hfreplay vit.hfr -n 1000 --json
+  hfreplay gpt.hfr --entry prefill --entry decode --out decode/logits=logits.npy
 
 Inputs that are not given have the data of the recording. Files are .npy, of the type and
 shape of the input or output, or raw bytes. "holdfast inspect MODEL.hfr" lists both.
+
+Entries share memory: one goes on from what the one before has left. A run is all that are
+named, in their order; an entry may be named more than once.
 
 What the device files cannot do here (another driver, another GPU, kernels that print or
 allocate) is refused by name. "holdfast replay --backend libcuda" does it where there is a
@@ -57,12 +61,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	var o command.Options
 	var r raw.Options
-	fs.Var((*list)(&o.Ins), "in", "`NAME=FILE`: data of an input")
-	fs.Var((*list)(&o.Outs), "out", "`NAME=FILE`: where an output goes")
+	fs.Var((*list)(&o.Ins), "in", "`[ENTRY/]NAME=FILE`: data of an input")
+	fs.Var((*list)(&o.Outs), "out", "`[ENTRY/]NAME=FILE`: where an output goes")
 	fs.IntVar(&o.Runs, "n", 1, "how many times")
 	fs.BoolVar(&o.Reset, "reset", false, "put memory back before each run")
 	fs.BoolVar(&o.Same, "same", false, "end with an error if a run leaves other bits in an output than the first")
-	fs.StringVar(&o.Entry, "entry", "", "which entry, if there are several")
+	fs.Var((*list)(&o.Entries), "entry",
+		"`NAME`: which entry, if there are several; given several times, they run in that order")
+	fs.StringVar(&o.Base, "base", "", "`ADDRESS` where device memory is to begin, if the recording can be relocated")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
 	fs.IntVar(&o.Retries, "retries", 0, "how often a run that fails is done again, with the same bits")
 	fs.IntVar(&o.CopyEvery, "copy-every", 0,

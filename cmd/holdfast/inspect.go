@@ -55,6 +55,9 @@ func (a *app) inspect(f *recording.File) error {
 	}
 	a.inspectCode(f)
 	inspectMemory(w, m)
+	if err := inspectRelocations(w, f); err != nil {
+		return err
+	}
 	for _, warning := range m.Warnings {
 		fmt.Fprintf(w, "note: %s\n", warning)
 	}
@@ -104,6 +107,26 @@ func (a *app) inspectCode(f *recording.File) {
 	}
 }
 
+// inspectRelocations says whether memory can be elsewhere, and how many words are addresses.
+func inspectRelocations(w io.Writer, f *recording.File) error {
+	list, err := f.Patches()
+	if err != nil {
+		return err
+	}
+	if f.Manifest.Relocations == nil {
+		_, err := fmt.Fprintln(w, "addresses: pinned")
+		return err
+	}
+	words := map[recording.Where]int{}
+	for _, p := range list {
+		words[p.In] += len(p.Offsets)
+	}
+	_, err = fmt.Fprintf(w, "addresses: relocatable; words that are some: %d in parameters of launches, %d in memory, "+
+		"%d in variables, %d in recorded inputs\n", words[recording.InLaunch], words[recording.InRegion],
+		words[recording.InVariable], words[recording.InInput])
+	return err
+}
+
 func inspectMemory(w io.Writer, m *recording.Manifest) {
 	type sum struct {
 		n     int
@@ -137,7 +160,7 @@ func inspectMemory(w io.Writer, m *recording.Manifest) {
 	if constant.n > 0 {
 		written = fmt.Sprintf("; %d of them, %s, are never written", constant.n, bytesText(uint64(constant.bytes)))
 	}
-	fmt.Fprintf(w, "memory, pinned to %v and above: %d regions with contents, %s (%s of it zeros)%s; %d without, %s\n",
+	fmt.Fprintf(w, "memory, from %v on: %d regions with contents, %s (%s of it zeros)%s; %d without, %s\n",
 		last.Addr, sums[recording.Live].n,
 		bytesText(uint64(sums[recording.Live].bytes)), bytesText(uint64(zero)), written, sums[recording.Scratch].n,
 		bytesText(uint64(sums[recording.Scratch].bytes)))

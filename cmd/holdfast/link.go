@@ -38,7 +38,7 @@ func (a *app) linkVerb() *cobra.Command {
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write")
 	cmd.Flags().StringVar(&gpu, "gpu", "this", "for which GPU")
 	registerValues(cmd, "gpu", "this", "h200", "sm_90")
-	cmd.Flags().StringVar(&entry, "entry", "", "which entry, if there are several")
+	cmd.Flags().StringVar(&entry, "entry", "", "which entry, if there are several: a linked recording has one")
 	return cmd
 }
 

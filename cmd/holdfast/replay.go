@@ -27,6 +27,13 @@ type is not known (uint8), of as many bytes; any other file is taken as raw byte
 Inputs that are not given have those of the recording. --out NAME=FILE writes an output,
 as .npy if it is named so. "holdfast inspect" lists inputs and outputs.
 
+A recording of several ranges has several entries, which share memory: one goes on from
+what the one before has left. --entry says which; given several times, a run is all of
+them in that order, and an entry may come more than once. Inputs and outputs are then
+ENTRY/NAME, unless one entry alone has that name.
+
+--base puts memory elsewhere; that takes a recording made with "record --relocatable".
+
 With -n it runs several times. What one run leaves in memory is what the next one finds,
 as if the program had gone on; --reset puts memory back before each. The outputs are those
 of the last run; --same compares those of all runs.
@@ -59,13 +66,14 @@ const backendRaw = "raw"
 func (a *app) replayVerb() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay MODEL.hfr [--in NAME=FILE]… [--out NAME=FILE]… [-n N]",
+		Use:   "replay MODEL.hfr [--entry ENTRY]… [--in NAME=FILE]… [--out NAME=FILE]… [-n N]",
 		Short: "Run a recording without its program",
 		Long:  replayLong,
 		Example: `  holdfast replay resnet.hfr --in image=cat.npy --out scores=scores.npy
   holdfast replay resnet.hfr -n 1000 --json
   holdfast replay step.hfr -n 1000 --save-state s --save-every 50   # and, if it was killed:
-  holdfast replay step.hfr -n 1000 --save-state s --save-every 50 --load-state s`,
+  holdfast replay step.hfr -n 1000 --save-state s --save-every 50 --load-state s
+  holdfast replay gpt.hfr --entry prefill --entry decode --out decode/logits=logits.npy`,
 		Args: exactly("MODEL.hfr"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.replay(cmd.Context(), args[0], f)
@@ -78,7 +86,8 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.Same, "same", false,
 		"end with an error if a run leaves other bits in an output than the first")
 	cmd.Flags().BoolVar(&f.step, "step", false, "run one word after the other")
-	cmd.Flags().StringVar(&f.Entry, "entry", "", "which entry, if there are several")
+	entryFlag(cmd, &f.Entries, "which entry, if there are several; repeated, they run in that order")
+	baseFlag(cmd, &f.Base)
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().IntVar(&f.Retries, "retries", 0, "how often a run that fails is done again")
 	cmd.Flags().IntVar(&f.CopyEvery, "copy-every", 0, "with --retries: runs from one copy to the next (default 1)")
@@ -96,6 +105,14 @@ func carried(f *recording.File) ([]recording.Span, bool, error) {
 		return nil, false, err
 	}
 	return verify.Carried(f, r)
+}
+
+func baseFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "base", "", "address where device memory is to begin, if the recording can be relocated")
+}
+
+func entryFlag(cmd *cobra.Command, to *[]string, help string) {
+	cmd.Flags().StringArrayVar(to, "entry", nil, help)
 }
 
 // backendFlag says where a recording runs.

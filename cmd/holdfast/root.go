@@ -69,6 +69,7 @@ func (a *app) root() *cobra.Command {
 		a.inspectVerb(),
 		a.linkVerb(),
 		a.verifyRecordingVerb(),
+		a.packVerb(),
 		a.traceVerb(),
 		a.ptxVerb(),
 		a.emulateVerb(),

@@ -20,7 +20,9 @@ import (
 
 const serveLong = `Answer requests for recordings over HTTP, by the Open Inference Protocol (version 2,
 REST): any of its clients can be used. A recording is a model, named as its file without
-".hfr", or as NAME=FILE says.
+".hfr", or as NAME=FILE says. Of a recording with several entries each is a model,
+NAME.ENTRY; --entry serves some of them. They share memory: what one leaves is what the
+next one finds, whoever asks.
 
   /v2/models/NAME/infer    a request: tensors as JSON or as binary data
   /v2/models/NAME          inputs and outputs; with /ready and /stats
@@ -37,8 +39,9 @@ is. On SIGINT or SIGTERM it takes no new requests and ends when those under way 
 answered, after --grace at the latest. After a fault of the GPU a model is not ready any
 more.
 
-Several models take --backend raw, where each has an address space of its own: memory of
-recordings is mostly at the same addresses.`
+Memory of recordings is mostly at the same addresses, so several take --backend raw, where
+each has an address space of its own; or they must be relocatable (holdfast record
+--relocatable), and are put beside each other.`
 
 type serveFlags struct {
 	replayFlags
@@ -54,6 +57,7 @@ func (a *app) serveVerb() *cobra.Command {
 		Long:  serveLong,
 		Example: `  holdfast serve resnet.hfr
   curl -s localhost:8000/v2/models/resnet
+  holdfast serve gpt.hfr --entry prefill --entry decode
   holdfast serve a.hfr small=b.hfr --backend raw --listen 0.0.0.0:8000`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, f) },
@@ -62,6 +66,7 @@ func (a *app) serveVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.Reset, "reset", false, "put memory back before each request")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().DurationVar(&f.grace, "grace", 10*time.Second, "how long requests under way may take at the end")
+	entryFlag(cmd, &f.Entries, "which entry, if there are several and not all are wanted; repeatable")
 	backendFlag(cmd, &f.backend)
 	return cmd
 }
@@ -69,13 +74,14 @@ func (a *app) serveVerb() *cobra.Command {
 func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	var models []*serve.Model
+	var taken []recording.Span
 	for _, arg := range args {
-		m, end, err := a.serveModel(ctx, arg, f)
+		list, end, err := a.serveRecording(ctx, arg, f, &taken)
 		if err != nil {
 			return err
 		}
 		defer end()
-		models = append(models, m)
+		models = append(models, list...)
 	}
 	h, err := serve.New(models, version, log)
 	if err != nil {
@@ -102,14 +108,12 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	return nil
 }
 
-// serveModel brings up one model. end lets go of it.
-func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serve.Model, end func(), _ error) {
+// serveRecording brings up the models of one recording, beside those whose memory is taken. end lets go of them.
+func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags, taken *[]recording.Span) (_ []*serve.Model,
+	end func(), _ error) {
 	name, path, named := strings.Cut(arg, "=")
 	if !named {
 		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
-	}
-	if name == "" || strings.ContainsAny(name, "/\"\\ \n") {
-		return nil, nil, usageErrorf("serve: %q cannot be a model's name: NAME=%s", name, path)
 	}
 	file, err := recording.Open(path)
 	if err != nil {
@@ -123,11 +127,30 @@ func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serv
 			}
 		}
 	}
-	fail := func(err error) (*serve.Model, func(), error) {
+	fail := func(err error) ([]*serve.Model, func(), error) {
 		end()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	p, err := replay.Read(file, f.Entry)
+	entries := f.Entries
+	if len(entries) == 0 {
+		for _, e := range file.Manifest.Entries {
+			entries = append(entries, e.Name)
+		}
+	}
+	for i := range entries {
+		model := modelName(name, file, entries[i])
+		if model == "" || strings.ContainsAny(model, "/\"\\ \n") {
+			return fail(usageErrorf("serve: %q cannot be a model's name: say NAME=%s, or which entries (--entry)",
+				model, path))
+		}
+	}
+	at := file
+	if f.backend != backendRaw { // where each has an address space of its own
+		if at, err = beside(file, taken); err != nil {
+			return fail(err)
+		}
+	}
+	p, err := replay.Read(at, entries...)
 	if err != nil {
 		return fail(err)
 	}
@@ -140,10 +163,43 @@ func (a *app) serveModel(ctx context.Context, arg string, f serveFlags) (_ *serv
 		return fail(err)
 	}
 	undo = append(undo, p.Close)
-	m, err := serve.NewModel(name, file, p.Entry, p)
-	if err != nil {
-		return fail(err)
+	state := serve.NewState(p.Reset)
+	state.Reset = f.Reset
+	var models []*serve.Model
+	for _, e := range p.Entries {
+		m, err := serve.NewModel(modelName(name, file, e.Name), file, e.Entry, e, state)
+		if err != nil {
+			return fail(err)
+		}
+		m.Timeout = f.Timeout
+		models = append(models, m)
 	}
-	m.Reset, m.Timeout = f.Reset, f.Timeout
-	return m, end, nil
+	return models, end, nil
+}
+
+// beside is the recording where nothing else is, if it can be relocated and is not there already. It adds its place to
+// those that are taken.
+func beside(f *recording.File, taken *[]recording.Span) (*recording.File, error) {
+	const apart = 1 << 30 // what backends reserve addresses by
+	m := f.Manifest
+	base, size := m.Base(), m.End()-m.Base()
+	meets, top := false, recording.Addr(0)
+	for _, s := range *taken {
+		end := s.Addr + recording.Addr(s.Bytes)
+		meets = meets || base < end && s.Addr < base+size
+		top = max(top, (end+apart-1)/apart*apart)
+	}
+	if meets && m.Relocations != nil {
+		base = top
+	}
+	*taken = append(*taken, recording.Span{Addr: base, Bytes: int64(size)})
+	return f.At(base)
+}
+
+// modelName is what an entry of a recording is called: by the recording, if it has no other.
+func modelName(name string, f *recording.File, entry string) string {
+	if len(f.Manifest.Entries) == 1 {
+		return name
+	}
+	return name + "." + entry
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"holdfast/internal/recording"
+	"holdfast/internal/replay/command"
 	"holdfast/internal/replay/verify"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,9 @@ Of each launch it says how much is known:
   refused       it goes outside, or needs what no recording has: calls of the host,
                 launches from the device, textures
 
-Copies and sets are looked at exactly. --strict refuses every launch that is not proven.
+Copies and sets are looked at exactly. A recording that can be relocated is looked at
+where it was recorded and at one other place; --base looks at the place where it is to be
+replayed, and there alone. --strict refuses every launch that is not proven.
 
 With --json, everything that was found is printed: for each piece of work its level and
 the reason, for each region of memory whether anything writes it. What is proven holds
@@ -36,6 +40,7 @@ The exit status is 1 if the recording is damaged or refused.`
 
 func (a *app) verifyRecordingVerb() *cobra.Command {
 	var strict bool
+	var base string
 	cmd := &cobra.Command{
 		Use:   "verify MODEL.hfr [--strict]",
 		Short: "Check that a recording keeps to its memory, before it is replayed",
@@ -44,20 +49,29 @@ func (a *app) verifyRecordingVerb() *cobra.Command {
   holdfast verify resnet.hfr --strict --json | jq .regions`,
 		Args: exactly("MODEL.hfr"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.verifyRecording(args[0], strict)
+			return a.verifyRecording(args[0], strict, base)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "refuse launches that are not proven")
+	baseFlag(cmd, &base)
 	return cmd
 }
 
-func (a *app) verifyRecording(path string, strict bool) error {
+func (a *app) verifyRecording(path string, strict bool, base string) error {
 	f, err := recording.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r, err := verify.Verify(f)
+	var wrong *command.UsageError
+	at, err := command.Rebase(f, base)
+	switch {
+	case errors.As(err, &wrong):
+		return usageErrorf("verify: %v", err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	r, err := verify.Verify(at)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -211,19 +211,20 @@ func (r *restoration) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	k, err := r.env.Keeper()
-	if err != nil {
+	return r.t.do("thaw", r.goOn)
+}
+
+// goOn lets the programs run: their memory is whole. From here on the next daemon brings them back should we die, and
+// does not end them.
+func (r *restoration) goOn() error {
+	if err := r.keep(DoingCheckpoint); err != nil {
 		return err
 	}
-	return r.t.do("thaw", func() error {
-		return parallel(r.programs, func(p *process.Program) error {
-			token := key(p.Identity().Token)
-			if err := errors.Join(r.env.removeUnderway(token), k.Delete(token)); err != nil {
-				return err
-			}
-			return r.env.thaw(ctx, []*process.Program{p})
-		})
-	})
+	ctx := context.Background() // whoever has asked may be gone, they go on
+	if err := r.env.thaw(ctx, r.programs); err != nil {
+		return err
+	}
+	return r.env.unkeepAll(r.programs)
 }
 
 // memory finds or makes the physical memory of every region.
@@ -329,7 +330,7 @@ func fillAll(ctx context.Context, devices []*deviceFill, im *image.Image,
 
 func (r *restoration) register() error {
 	r.known = true
-	if err := r.keep(); err != nil {
+	if err := r.keep(DoingRestore); err != nil {
 		return err
 	}
 	for _, p := range r.programs {
@@ -340,10 +341,11 @@ func (r *restoration) register() error {
 	return nil
 }
 
-// keep tells the keeper what is being restored, so that the next daemon ends it if we do not get to the end.
-func (r *restoration) keep() error {
+// keep tells the keeper of the programs, so that the next daemon ends them if we do not get to the end, or, once their
+// memory is whole, brings them back.
+func (r *restoration) keep(doing string) error {
 	for _, p := range r.programs {
-		rec := Record{Doing: DoingRestore, Root: r.im.Manifest.Root, RootStart: r.start.Load(), Mark: r.mark,
+		rec := Record{Doing: doing, Root: r.im.Manifest.Root, RootStart: r.start.Load(), Mark: r.mark,
 			Begun: r.begun, Image: r.opt.Dir}
 		if err := r.env.keep(p, rec); err != nil {
 			return err
@@ -356,7 +358,7 @@ func (r *restoration) keep() error {
 // another process's by the time the next daemon looks.
 func (r *restoration) born(start uint64) {
 	r.start.Store(start)
-	if err := r.keep(); err != nil {
+	if err := r.keep(DoingRestore); err != nil {
 		r.env.Log.Error("the keeper does not know of a process that is being restored", "pid", r.im.Manifest.Root,
 			"err", err)
 	}

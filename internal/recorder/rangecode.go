@@ -121,13 +121,15 @@ type coder struct {
 func (s *rangeSession) arch() int {
 	const binaryVersion = 6 // CU_FUNC_ATTRIBUTE_BINARY_VERSION
 	arch := 0
-	for _, w := range s.works {
-		if w.kernel == nil {
-			continue
-		}
-		if f := s.functions[w.kernel.ID]; f != nil && len(f.Attributes) > binaryVersion &&
-			f.Attributes[binaryVersion] < 1000 {
-			arch = max(arch, int(f.Attributes[binaryVersion]))
+	for _, e := range s.ranges {
+		for _, w := range e.works {
+			if w.kernel == nil {
+				continue
+			}
+			if f := s.functions[w.kernel.ID]; f != nil && len(f.Attributes) > binaryVersion &&
+				f.Attributes[binaryVersion] < 1000 {
+				arch = max(arch, int(f.Attributes[binaryVersion]))
+			}
 		}
 	}
 	return cmp.Or(arch, 90)

@@ -15,7 +15,7 @@ const (
 	portAlign    = 512
 )
 
-// finish makes the manifest. The range is over.
+// finish makes the manifest. All ranges are over.
 func (s *rangeSession) finish() {
 	s.phase = complete
 	m := &recording.Manifest{
@@ -26,7 +26,7 @@ func (s *rangeSession) finish() {
 	m.Memory = s.regions()
 	s.r.mu.Lock() // the writer's
 	defer s.r.mu.Unlock()
-	if err := s.entry(m); err != nil {
+	if err := s.entries(m); err != nil {
 		s.err = err
 		s.r.errs = append(s.r.errs, err)
 		return
@@ -44,7 +44,7 @@ func (s *rangeSession) regions() []recording.Region {
 		out = append(out, recording.Region{Addr: recording.Addr(l.Addr), Bytes: int64(l.Bytes), Class: recording.Live,
 			Contents: &b})
 	}
-	slices.SortFunc(s.made, func(a, b recording.Span) int { return cmp.Compare(a.Addr, b.Addr) })
+	slices.SortFunc(s.made, func(a, b madeMemory) int { return cmp.Compare(a.Addr, b.Addr) })
 	at := recording.Addr(0) // up to here made memory is dealt with
 	for _, m := range s.made {
 		from, to := max(m.Addr, at), m.Addr+recording.Addr(m.Bytes)
@@ -67,23 +67,38 @@ func (s *rangeSession) regions() []recording.Region {
 	return out
 }
 
-// entry makes the one entry of the manifest.
-func (s *rangeSession) entry(m *recording.Manifest) error {
-	e := recording.Entry{Name: s.name, Inputs: []recording.Port{}, Outputs: []recording.Port{}}
+// entries makes an entry of each range, in their order.
+func (s *rangeSession) entries(m *recording.Manifest) error {
 	m.Staging.Addr = stagingAlign
 	if n := len(m.Memory); n > 0 {
 		last := m.Memory[n-1]
 		m.Staging.Addr = (last.Addr + recording.Addr(last.Bytes) + 2*stagingAlign - 1) / stagingAlign * stagingAlign
 	}
 	c := &coder{s: s, m: m, modules: map[uint64]*module{}, kernels: map[uint32]int{}}
-	number := s.numbers()
+	for _, e := range s.ranges {
+		if err := s.entry(m, c, e); err != nil {
+			return err
+		}
+	}
+	if m.Staging.Bytes == 0 {
+		return fmt.Errorf("range %q: no copy brings anything to the device or from it: "+
+			"have the range around the copies, too", s.ranges[0].Name)
+	}
+	m.Staging.Bytes = (m.Staging.Bytes + stagingAlign - 1) / stagingAlign * stagingAlign
+	return c.variables()
+}
+
+// entry makes the entry of a range.
+func (s *rangeSession) entry(m *recording.Manifest, c *coder, r *rangeEntry) error {
+	e := recording.Entry{Name: r.Name, Inputs: []recording.Port{}, Outputs: []recording.Port{}}
+	number := r.numbers()
 	var out []byte
 	var err error
-	for i, w := range s.works {
+	for i, w := range r.works {
 		if w.dropped {
 			continue
 		}
-		if after := s.after(number, i); len(after) > 0 {
+		if after := r.after(number, i); len(after) > 0 {
 			if out, err = trace.Append(out, &trace.After{Works: after}); err != nil {
 				return fmt.Errorf("work %d comes after %d others: %w", number[i], len(after), err)
 			}
@@ -96,30 +111,25 @@ func (s *rangeSession) entry(m *recording.Manifest) error {
 			return err
 		}
 	}
-	if len(e.Inputs)+len(e.Outputs) == 0 {
-		return fmt.Errorf("range %q: no copy brings anything to the device or from it: "+
-			"have the range around the copies, too", s.name)
+	if len(out) == 0 && len(s.ranges) > 1 {
+		return fmt.Errorf("range %q: nothing is done on the device", r.Name)
 	}
-	if err := c.variables(); err != nil {
-		return err
+	if err := name(e.Inputs, r.In, "in", "input"); err != nil {
+		return fmt.Errorf("range %q: %w", r.Name, err)
 	}
-	if err := name(e.Inputs, s.r.in, "in", "input"); err != nil {
-		return err
+	if err := name(e.Outputs, r.Out, "out", "output"); err != nil {
+		return fmt.Errorf("range %q: %w", r.Name, err)
 	}
-	if err := name(e.Outputs, s.r.out, "out", "output"); err != nil {
-		return err
-	}
-	m.Staging.Bytes = (m.Staging.Bytes + stagingAlign - 1) / stagingAlign * stagingAlign
 	e.Work = s.r.w.Put(out)
-	m.Entries = []recording.Entry{e}
+	m.Entries = append(m.Entries, e)
 	return nil
 }
 
 // numbers gives the work that ran its numbers.
-func (s *rangeSession) numbers() []uint32 {
-	out := make([]uint32, len(s.works))
+func (r *rangeEntry) numbers() []uint32 {
+	out := make([]uint32, len(r.works))
 	n := uint32(0)
-	for i, w := range s.works {
+	for i, w := range r.works {
 		out[i] = n
 		if !w.dropped {
 			n++
@@ -129,7 +139,7 @@ func (s *rangeSession) numbers() []uint32 {
 }
 
 // after is what work i comes after, by its numbers. What did not run is replaced by what it came after.
-func (s *rangeSession) after(number []uint32, i int) []uint32 {
+func (r *rangeEntry) after(number []uint32, i int) []uint32 {
 	var out []uint32
 	seen := map[int]bool{}
 	var add func(list []int)
@@ -137,16 +147,16 @@ func (s *rangeSession) after(number []uint32, i int) []uint32 {
 		for _, a := range list {
 			switch {
 			case seen[a]:
-			case s.works[a].dropped:
+			case r.works[a].dropped:
 				seen[a] = true
-				add(s.works[a].after)
+				add(r.works[a].after)
 			default:
 				seen[a] = true
 				out = append(out, number[a])
 			}
 		}
 	}
-	add(s.works[i].after)
+	add(r.works[i].after)
 	slices.Sort(out)
 	return out
 }

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,30 +26,38 @@ type Hint struct {
 	Shape       []int
 }
 
-// Ranges makes a recording of one range of a program (package recording): programs whose shim finds HOLDFAST_TRACE
-// and HOLDFAST_RANGE in its environment connect to it. What cannot be recorded is refused by name; the programs run
-// on in any case.
+// A Wanted is a range that is to be recorded, with hints for its inputs and outputs in their order.
+type Wanted struct {
+	Name    string
+	In, Out []Hint
+}
+
+// Ranges makes a recording of ranges of a program (package recording), each of which becomes an entry: programs whose
+// shim finds HOLDFAST_TRACE and HOLDFAST_RANGE in its environment connect to it. What cannot be recorded is refused by
+// name; the programs run on in any case.
+//
+// Memory of the recording is what it was when the first range began. The others find what those before them have
+// left, in the program and in a replay; so whatever else writes memory between them is refused.
 //
 // Lock order: Ranges.mu alone.
 type Ranges struct {
-	log     *slog.Logger
-	w       *recording.Writer
-	in, out []Hint
-	calls   map[uint32]string
-	spill   *os.File
-	wg      sync.WaitGroup
-	stop    chan struct{}
+	log    *slog.Logger
+	w      *recording.Writer
+	wanted []Wanted
+	calls  map[uint32]string
+	spill  *os.File
+	wg     sync.WaitGroup
+	stop   chan struct{}
 
 	mu      sync.Mutex
 	spilled int64
-	taker   *rangeSession // whose range is recorded
+	taker   *rangeSession // whose ranges are recorded
 	seen    int           // programs
 	errs    []error
 }
 
-// NewRanges records into w. in and out are hints for inputs and outputs, in their order. Code goes through spill, an
-// empty file.
-func NewRanges(w *recording.Writer, spill *os.File, in, out []Hint, log *slog.Logger) (*Ranges, error) {
+// NewRanges records into w. Code goes through spill, an empty file.
+func NewRanges(w *recording.Writer, spill *os.File, wanted []Wanted, log *slog.Logger) (*Ranges, error) {
 	fns, err := api.Functions()
 	if err != nil {
 		return nil, err
@@ -57,7 +66,7 @@ func NewRanges(w *recording.Writer, spill *os.File, in, out []Hint, log *slog.Lo
 	for _, fn := range fns {
 		calls[uint32(fn.Op)] = fn.Name
 	}
-	return &Ranges{log: log, w: w, in: in, out: out, calls: calls, spill: spill, stop: make(chan struct{})}, nil
+	return &Ranges{log: log, w: w, wanted: wanted, calls: calls, spill: spill, stop: make(chan struct{})}, nil
 }
 
 // Serve takes programs on l until ctx ends or l is closed.
@@ -73,7 +82,7 @@ func (r *Ranges) Serve(ctx context.Context, l *net.UnixListener) error {
 		})
 		if err != nil {
 			r.refuse(err)
-		} else if s != nil && s.phase != before && s.phase != complete && s.err == nil {
+		} else if s != nil && (s.phase == contents || s.phase == inside) && s.err == nil {
 			r.refuse(fmt.Errorf("the program (PID %d) ended within its range", s.pid))
 		}
 	})
@@ -85,7 +94,7 @@ func (r *Ranges) refuse(err error) {
 	r.errs = append(r.errs, err)
 }
 
-// ErrNoRange says that no range of the wanted name was seen.
+// ErrNoRange is wrapped by the error that says that a wanted range was not seen.
 var ErrNoRange = errors.New("no such range came")
 
 // Finish ends the recording. Serve has returned. The manifest is complete but for what the writer adds.
@@ -99,8 +108,10 @@ func (r *Ranges) Finish() (*recording.Manifest, error) {
 		return nil, errors.Join(r.errs...)
 	case r.seen == 0:
 		return nil, errors.New("no program came that uses CUDA")
-	case r.taker == nil || r.taker.manifest == nil:
-		return nil, ErrNoRange
+	case r.taker == nil:
+		return nil, fmt.Errorf("range %q: %w", r.wanted[0].Name, ErrNoRange)
+	case r.taker.manifest == nil:
+		return nil, fmt.Errorf("range %q: %w after range %q", r.taker.missing(), ErrNoRange, r.taker.ranges[0].Name)
 	}
 	return r.taker.manifest, nil
 }
@@ -110,8 +121,9 @@ type phase int
 
 const (
 	before   phase = iota // no range yet
-	contents              // memory is being told
-	inside                // the range
+	contents              // the first range has begun; memory is being told
+	inside                // a range
+	between               // two ranges
 	complete
 )
 
@@ -127,22 +139,35 @@ type rangeSession struct {
 	state     *trace.State
 	images    map[uint64]spilledImage
 	functions map[uint32]*trace.Function
-	name      string // of the range
 	phase     phase
 	err       error
 	manifest  *recording.Manifest
 
-	live      []liveMemory     // what there was at the beginning, by address
-	made      []recording.Span // what came later
-	next      *liveMemory      // whose contents come
-	variables []*rangeVariable
-	order     *order
-	works     []*rangeWork
-	latest    map[uint32][]*rangeWork // the last piece of work of each thread
-	pending   map[uint32][][]byte     // what copies of a thread will take from the host
-	outputs   []hostSpan              // where copies to the host went
-	warned    map[string]bool
-	warnings  []string
+	live        []liveMemory // what there was at the beginning, by address
+	made        []madeMemory // what came later
+	freed       []recording.Span
+	next        *liveMemory // whose contents come
+	variables   []*rangeVariable
+	ranges      []*rangeEntry           // that have begun
+	*rangeEntry                         // the last of them
+	latest      map[uint32][]*rangeWork // the last piece of work of each thread
+	pending     map[uint32][][]byte     // what copies of a thread will take from the host
+	warned      map[string]bool
+	warnings    []string
+}
+
+// A rangeEntry is one range.
+type rangeEntry struct {
+	*Wanted
+	order   *order
+	works   []*rangeWork
+	outputs []hostSpan // where copies to the host went
+}
+
+// madeMemory came after the first range had begun.
+type madeMemory struct {
+	recording.Span
+	ranges int // that had ended then
 }
 
 // A hostSpan is memory of the host, from its first byte to the one behind its last.
@@ -178,9 +203,23 @@ type rangeWork struct {
 func newRangeSession(r *Ranges, hello *wire.Hello, pid int) *rangeSession {
 	return &rangeSession{r: r, hello: hello, pid: pid, args: append([]string{hello.Exe}, commandLine(pid)...),
 		state:  trace.NewState(),
-		images: map[uint64]spilledImage{}, functions: map[uint32]*trace.Function{}, order: newOrder(),
+		images: map[uint64]spilledImage{}, functions: map[uint32]*trace.Function{},
 		latest:  map[uint32][]*rangeWork{},
 		pending: map[uint32][][]byte{}, warned: map[string]bool{}}
+}
+
+// missing is the name of the first wanted range that has not come.
+func (s *rangeSession) missing() string {
+	for i := range s.r.wanted {
+		if !s.has(s.r.wanted[i].Name) {
+			return s.r.wanted[i].Name
+		}
+	}
+	return ""
+}
+
+func (s *rangeSession) has(name string) bool {
+	return slices.ContainsFunc(s.ranges, func(e *rangeEntry) bool { return e.Name == name })
 }
 
 // commandLine is the arguments of a process, without its name.
@@ -248,7 +287,10 @@ func (s *rangeSession) Record(rec trace.Record, _ []byte) error {
 			s.enter()
 		}
 		if s.phase == inside && s.err == nil {
-			s.finish()
+			s.phase = between
+			if s.missing() == "" {
+				s.finish()
+			}
 		}
 	case *trace.Data:
 		s.data(rec)
@@ -269,12 +311,34 @@ func (s *rangeSession) Record(rec trace.Record, _ []byte) error {
 const managedMemory = "managed memory at %#x (%d bytes): what the host does with it is not seen; " +
 	"use device memory and copies"
 
-// begin takes note of the memory that there is.
+// begin begins a range: of the first it takes note of the memory that there is.
 func (s *rangeSession) begin(rec *trace.Range) {
-	if rec.Reason != "" {
+	i := slices.IndexFunc(s.r.wanted, func(w Wanted) bool { return w.Name == rec.Name })
+	switch {
+	case i < 0 || s.has(rec.Name):
+		s.fail("range %q comes, which nobody has asked for", rec.Name)
+	case rec.Reason != "":
 		s.fail("range %q cannot be recorded: %s", rec.Name, rec.Reason)
-		return
+	case s.phase == contents || s.phase == inside:
+		s.fail("range %q begins before range %q has ended", rec.Name, s.Name)
+	case s.phase == before && !s.take(rec.Name):
+	default:
+		s.rangeEntry = &rangeEntry{Wanted: &s.r.wanted[i], order: newOrder()}
+		s.ranges = append(s.ranges, s.rangeEntry)
+		clear(s.latest)
+		clear(s.pending)
+		if s.phase == before {
+			s.phase = contents
+			s.declare()
+			return
+		}
+		s.phase = inside
+		s.goesOn()
 	}
+}
+
+// take makes this program the one that is recorded.
+func (s *rangeSession) take(name string) bool {
 	s.r.mu.Lock()
 	other := s.r.taker
 	if other == nil {
@@ -282,10 +346,13 @@ func (s *rangeSession) begin(rec *trace.Range) {
 	}
 	s.r.mu.Unlock()
 	if other != nil {
-		s.fail("range %q comes in two processes (PID %d and %d): record one of them", rec.Name, other.pid, s.pid)
-		return
+		s.fail("range %q comes in two processes (PID %d and %d): record one of them", name, other.pid, s.pid)
 	}
-	s.phase, s.name = contents, rec.Name
+	return other == nil
+}
+
+// declare takes note of the memory that there is.
+func (s *rangeSession) declare() {
 	for _, a := range s.state.Allocs() {
 		if a.Device != 0 && a.Kind != trace.MemHost {
 			s.fail("memory at %#x is on device %d: "+
@@ -301,6 +368,46 @@ func (s *rangeSession) begin(rec *trace.Range) {
 			s.live = append(s.live, liveMemory{Alloc: a})
 		}
 	}
+}
+
+// goesOn refuses a range that may go on from memory of which the recording cannot say what it held when the first
+// range began, since it was not there then, or was another's.
+func (s *rangeSession) goesOn() {
+	first := s.ranges[0].Name
+	if a := meeting(s.state.Allocs(), s.freed); a != nil {
+		s.fail("memory at %#x (%d bytes) was freed after range %q had begun and is in use again when range %q begins: "+
+			"a replay would find there what it held before; keep it, or let the program warm up (--nth)",
+			a.Addr, a.Bytes, first, s.Name)
+		return
+	}
+	var came []recording.Span
+	for _, m := range s.made {
+		if m.ranges < len(s.ranges)-1 {
+			came = append(came, m.Span)
+		}
+	}
+	if a := meeting(s.state.Allocs(), came); a != nil {
+		s.fail("memory at %#x (%d bytes) came after range %q had begun and is still there when range %q begins, which "+
+			"may go on from what it holds: allocate it before range %q, or let the program warm up (--nth)",
+			a.Addr, a.Bytes, first, s.Name, first)
+	}
+}
+
+// meeting is the first piece of device memory that has a byte in common with spans; nil if none has. It sorts spans.
+func meeting(allocs []trace.Alloc, spans []recording.Span) *trace.Alloc {
+	slices.SortFunc(spans, func(a, b recording.Span) int { return cmp.Compare(a.Addr, b.Addr) })
+	reach := uint64(0) // of the spans that begin before the piece's end
+	for i := range allocs {
+		a := &allocs[i]
+		for len(spans) > 0 && uint64(spans[0].Addr) < a.Addr+a.Bytes {
+			reach = max(reach, uint64(spans[0].Addr)+uint64(spans[0].Bytes))
+			spans = spans[1:]
+		}
+		if reach > a.Addr && a.Kind != trace.MemHost && a.Kind != trace.MemGlobal {
+			return a
+		}
+	}
+	return nil
 }
 
 // data takes contents: of memory or of a variable while those are told, of the host before a copy.
@@ -365,7 +472,7 @@ func (s *rangeSession) enter() {
 }
 
 func (s *rangeSession) ordered(o *trace.Order) {
-	if s.phase == before || o.Flags&trace.Captured != 0 {
+	if s.phase != contents && s.phase != inside || o.Flags&trace.Captured != 0 {
 		return
 	}
 	switch o.Kind {

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -28,6 +29,12 @@ type teller struct {
 
 func tell(t *testing.T, records ...trace.Record) *teller {
 	t.Helper()
+	return tellOf(t, []Wanted{{Name: "holdfast"}}, records...)
+}
+
+// tellOf is tell where other ranges are wanted.
+func tellOf(t *testing.T, wanted []Wanted, records ...trace.Record) *teller {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.hfr")
 	w, err := recording.Create(path)
 	if err != nil {
@@ -39,7 +46,7 @@ func tell(t *testing.T, records ...trace.Record) *teller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { spill.Close() })
-	r, err := NewRanges(w, spill, nil, nil, slog.New(slog.DiscardHandler))
+	r, err := NewRanges(w, spill, wanted, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +252,70 @@ func TestRangeRefusals(t *testing.T) {
 	}
 }
 
+// Several ranges are entries that share memory: what was there when the first began.
+func TestEntries(t *testing.T) {
+	two := []Wanted{{Name: "holdfast"}, {Name: "second", In: []Hint{{Name: "x", DType: "uint8", Shape: []int{2}}}}}
+	second := &trace.Range{Thread: 1, Nth: 1, Name: "second"}
+	end := &trace.RangeEnd{Thread: 1}
+	first := append(append(begins(), input(0x200000, "input")...), launch(16, 0), end)
+	kept := &trace.Alloc{Addr: 0x300000, Bytes: 0x100, Kind: trace.MemLinear}
+	for _, c := range []struct {
+		name, want string // "": it is recorded
+		between    []trace.Record
+	}{
+		{name: "nothing between"},
+		{name: "what the host reads", between: []trace.Record{&trace.Copy{Flags: trace.DstHost, Call: 150, Thread: 1,
+			Src: 0x200000, Dst: 0x7f0000000000, Width: 4, Height: 1, Depth: 1}}},
+		{name: "what is captured", between: []trace.Record{launch(16, trace.Captured)}},
+		{name: "new memory", between: []trace.Record{kept}},
+		{name: "memory that came and went", between: []trace.Record{kept, &trace.Free{Addr: 0x300000}}},
+		{name: "memory that went", between: []trace.Record{&trace.Free{Addr: 0x201000}}},
+		{"a launch", `kernel k comes after range "holdfast" and before range "second"`, []trace.Record{launch(16, 0)}},
+		{"a copy", "comes after range", input(0x200000, "in")[2:]},
+		{"a graph", "a graph comes after range", []trace.Record{&trace.GraphLaunch{Graph: 3, Thread: 1}}},
+		{"another call", "cuMemcpyBatchAsync comes after range", []trace.Record{&trace.Other{Call: callNumber(t,
+			"cuMemcpyBatchAsync"), Thread: 1}}},
+		{"memory that comes back", "memory at 0x201000 (4096 bytes) was freed after range \"holdfast\" had begun",
+			[]trace.Record{&trace.Free{Addr: 0x201000}, &trace.Alloc{Addr: 0x201000, Bytes: 0x1000}}},
+		{"a range in a range", "range \"second\" comes, which nobody has asked for", []trace.Record{second}},
+	} {
+		tl := tellOf(t, two, first...)
+		tl.tell(c.between...)
+		tl.tell(second)
+		tl.tell(input(0x200000, "in")...)
+		tl.tell(launch(16, 0), &trace.Failed{Thread: 1}, end)
+		if c.want != "" {
+			if _, err := tl.r.Finish(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want something about %q", c.name, err, c.want)
+			}
+			continue
+		}
+		m, _ := tl.finish()
+		a, b := m.Entries[0], m.Entries[1]
+		if a.Name != "holdfast" || a.Launches != 1 || a.Inputs[0].Name != "in0" || b.Name != "second" ||
+			b.Launches != 0 || b.Inputs[0].Name != "x" || b.Inputs[0].Addr == a.Inputs[0].Addr || len(m.Kernels) != 1 {
+			t.Errorf("%s: %+v", c.name, m.Entries)
+		}
+	}
+	// Memory that comes in one range and is still there in the next.
+	tl := tellOf(t, two, append(append(begins(), kept), input(0x300000, "in")...)...)
+	tl.tell(end, second)
+	if _, err := tl.r.Finish(); err == nil || !strings.Contains(err.Error(),
+		"memory at 0x300000 (256 bytes) came after") {
+		t.Error(err)
+	}
+	// A range within another, and one that does not come.
+	tl = tellOf(t, two, append(begins(), second)...)
+	if _, err := tl.r.Finish(); err == nil || !strings.Contains(err.Error(),
+		`begins before range "holdfast" has ended`) {
+		t.Error(err)
+	}
+	tl = tellOf(t, two, first...)
+	if _, err := tl.r.Finish(); !errors.Is(err, ErrNoRange) || !strings.Contains(err.Error(), "\"second\"") {
+		t.Error(err)
+	}
+}
+
 func callNumber(t *testing.T, name string) uint32 {
 	t.Helper()
 	tl := tell(t)
@@ -278,6 +349,10 @@ func FuzzRange(f *testing.F) {
 	add(launch(16, 0), &trace.Failed{Thread: 1}, &trace.Alloc{Addr: 0x300080, Bytes: 0x200, Kind: trace.MemLinear},
 		launch(1, 0), &trace.RangeEnd{})
 	f.Add(all)
+	add(&trace.Free{Addr: 0x300080}, &trace.Range{Thread: 1, Nth: 1, Name: "second"})
+	add(input(0x200000, "input")...)
+	add(&trace.RangeEnd{})
+	f.Add(all)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(t.TempDir(), "m.hfr")
 		w, err := recording.Create(path)
@@ -290,7 +365,8 @@ func FuzzRange(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer spill.Close()
-		r, err := NewRanges(w, spill, nil, nil, slog.New(slog.DiscardHandler))
+		wanted := []Wanted{{Name: "holdfast"}, {Name: "second"}}[:1+len(b)%2]
+		r, err := NewRanges(w, spill, wanted, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,11 +12,10 @@ import (
 
 // work takes the records that traces have too.
 func (s *rangeSession) work(rec trace.Record) {
-	thread, flags, isWork := workOf(rec)
 	if s.phase == contents {
 		s.enter()
 	}
-	if s.phase != inside || s.err != nil {
+	if s.phase == before || s.err != nil {
 		s.state.Apply(rec)
 		return
 	}
@@ -30,9 +29,11 @@ func (s *rangeSession) work(rec trace.Record) {
 	case *trace.Alloc:
 		s.allocated(rec)
 	case *trace.Free: // cuMemFree waits for the device
+		s.released(rec)
 		s.order.everything()
 	}
 	s.state.Apply(rec)
+	thread, flags, isWork := workOf(rec)
 	if !isWork || flags&trace.Node != 0 {
 		return
 	}
@@ -40,7 +41,18 @@ func (s *rangeSession) work(rec trace.Record) {
 	if flags&trace.Captured != 0 {
 		return
 	}
+	if s.phase == between {
+		s.outside(rec)
+		return
+	}
 	from := len(s.works)
+	s.submitted(rec, thread)
+	s.latest[thread] = s.works[from:len(s.works):len(s.works)]
+	delete(s.pending, thread)
+}
+
+// submitted takes a piece of work of the range.
+func (s *rangeSession) submitted(rec trace.Record, thread uint32) {
 	switch rec := rec.(type) {
 	case *trace.Launch:
 		s.launch(rec, streamOf(rec.Stream, thread))
@@ -54,8 +66,30 @@ func (s *rangeSession) work(rec trace.Record) {
 	case *trace.Other:
 		s.fail("%s within the range: it cannot be replayed", s.call(rec.Call))
 	}
-	s.latest[thread] = s.works[from:len(s.works):len(s.works)]
-	delete(s.pending, thread)
+}
+
+// outside refuses work between two ranges that may write memory of the device: the second would find something else
+// there in a replay than it did in the program. Copies to the host do no harm.
+func (s *rangeSession) outside(rec trace.Record) {
+	what := ""
+	switch rec := rec.(type) {
+	case *trace.Launch:
+		what = "a kernel that is not known"
+		if k := s.state.Kernel(rec.Kernel); k != nil {
+			what = "kernel " + k.Name
+		}
+	case *trace.Copy:
+		if rec.Width == 0 || rec.Height == 0 || rec.Depth == 0 || rec.Flags&trace.DstHost != 0 || !s.onDevice(rec.Dst) {
+			return
+		}
+		what = s.call(rec.Call)
+	case *trace.GraphLaunch:
+		what = "a graph"
+	case *trace.Other:
+		what = s.call(rec.Call)
+	}
+	s.fail("%s comes after range %q and before range %q, which would find other memory in a replay: "+
+		"have one of the ranges around it", what, s.Name, s.missing())
 }
 
 func workOf(rec trace.Record) (thread uint32, flags uint16, ok bool) {
@@ -79,21 +113,35 @@ func (s *rangeSession) call(n uint32) string {
 	return fmt.Sprintf("driver call %d", n)
 }
 
+const mostBytes = 1 << 48 // no GPU has more addresses
+
 // allocated takes note of memory that comes within the range. It may have been somebody else's a moment ago, and how
 // its users are ordered is between them and the host.
 func (s *rangeSession) allocated(a *trace.Alloc) {
-	const most = 1 << 48 // bytes; no GPU has more addresses
 	switch {
 	case a.Kind == trace.MemHost, a.Kind == trace.MemGlobal, a.Bytes == 0:
 	case a.Device != 0:
 		s.fail("memory at %#x is on device %d: only programs that use one GPU can be recorded", a.Addr, a.Device)
-	case a.Bytes > most || a.Addr > most:
+	case a.Bytes > mostBytes || a.Addr > mostBytes:
 		s.fail("memory at %#x (%d bytes): no such addresses", a.Addr, a.Bytes)
 	case a.Kind == trace.MemManaged:
 		s.fail(managedMemory, a.Addr, a.Bytes)
 	default:
-		s.made = append(s.made, recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(a.Bytes)})
+		ended := len(s.ranges)
+		if s.phase == inside {
+			ended--
+		}
+		s.made = append(s.made, madeMemory{recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(a.Bytes)}, ended})
 		s.order.everything()
+	}
+}
+
+// released takes note of memory that is freed after the first range has begun.
+func (s *rangeSession) released(f *trace.Free) {
+	if f.Bytes > 0 {
+		s.freed = append(s.freed, recording.Span{Addr: recording.Addr(f.Addr), Bytes: int64(min(f.Bytes, mostBytes))})
+	} else if a := s.state.At(f.Addr); a != nil {
+		s.freed = append(s.freed, recording.Span{Addr: recording.Addr(a.Addr), Bytes: int64(min(a.Bytes, mostBytes))})
 	}
 }
 

@@ -26,6 +26,11 @@ type File struct {
 	dec      *zstd.Decoder
 	// InOrder has Each give pieces in the order of blobs, by one worker.
 	InOrder bool
+	// Of a recording at another base (At): the one that it is of, by how much it was moved, and which words of the
+	// launches of each entry are addresses.
+	from     *File
+	moved    *moved
+	launches map[string]map[int][]int64
 }
 
 // Open opens the recording at path.
@@ -99,6 +104,9 @@ func digestOf(b []byte) Digest { return sha256.Sum256(b) }
 
 // Close closes the file.
 func (f *File) Close() error {
+	if f.from != nil {
+		return nil
+	}
 	f.dec.Close()
 	if f.c == nil {
 		return nil
@@ -146,7 +154,7 @@ func (f *File) Read(b Blob) ([]byte, error) {
 		}
 		out = append(out, p...)
 	}
-	return out, nil
+	return out, b.fix.apply(out, 0)
 }
 
 // ReadAt is n bytes of a blob from an offset on. Whole chunks are read, and checked.
@@ -160,6 +168,9 @@ func (f *File) ReadAt(b Blob, offset, n int64) ([]byte, error) {
 	first, end := offset/ChunkSize, (offset+n+ChunkSize-1)/ChunkSize
 	at := first * ChunkSize
 	part, err := f.Read(Blob{Bytes: min(b.Bytes, end*ChunkSize) - at, Chunks: b.Chunks[first:end]})
+	if err == nil {
+		err = b.fix.apply(part, at)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +199,9 @@ func (f *File) Each(blobs []Blob, use func(i int, offset int64, b []byte) error)
 			buf := newBuffers()
 			for p := range todo {
 				b, err := f.chunk(p.chunk, buf)
+				if err == nil {
+					err = blobs[p.blob].fix.apply(b, p.offset)
+				}
 				if err == nil {
 					mu.Lock()
 					err = use(p.blob, p.offset, b)
@@ -232,7 +246,14 @@ func (f *File) Work(e *Entry) ([]Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.Manifest.work(e, b)
+	if f.from == nil {
+		return f.Manifest.work(e, b)
+	}
+	work, err := f.from.Manifest.work(e, b)
+	if err == nil {
+		err = f.moved.work(work, f.launches[e.Name])
+	}
+	return work, err
 }
 
 func (m *Manifest) work(e *Entry, b []byte) ([]Work, error) {
@@ -392,7 +413,8 @@ func (m *Manifest) holds(addr, n uint64) bool {
 	return false
 }
 
-// Verify checks every chunk against its digest, and the work of every entry.
+// Verify checks every chunk against its digest, the work of every entry, and that all words that are to be relocated
+// are addresses of the recording.
 func (f *File) Verify() error {
 	all := Blob{Bytes: int64(len(f.Manifest.Chunks)) * ChunkSize}
 	for i := range f.Manifest.Chunks {
@@ -406,7 +428,10 @@ func (f *File) Verify() error {
 			return err
 		}
 	}
-	return nil
+	if f.from != nil {
+		f = f.from
+	}
+	return f.checkAddresses()
 }
 
 // Words is in how many steps work can be done if all that may is done at once.

@@ -30,7 +30,7 @@ import (
 var ErrMalformed = errors.New("malformed recording")
 
 // Version is the newest of the format. A recording has the lowest that can say what it says.
-const Version = 2
+const Version = 3
 
 // Limits.
 const (
@@ -43,19 +43,21 @@ const (
 
 // A Manifest is what a recording consists of. Fields stand in the order of their names in JSON.
 type Manifest struct {
-	Arch      int        `json:"arch"`   // of the GPU that it was recorded on: 90 for sm_90
-	Chunks    []Chunk    `json:"chunks"` // in the order of the file
-	Code      []Code     `json:"code"`
-	Driver    int        `json:"driver"` // as cuDriverGetVersion tells it
-	Entries   []Entry    `json:"entries"`
-	Kernels   []Kernel   `json:"kernels"`
-	Memory    []Region   `json:"memory"`  // by address; none overlap
-	Program   []string   `json:"program"` // executable and arguments
-	Software  bool       `json:"software"`
-	Staging   Span       `json:"staging"` // where inputs come in and outputs go out
-	Variables []Variable `json:"variables"`
-	Version   int        `json:"version"`
-	Warnings  []string   `json:"warnings"`
+	Arch    int      `json:"arch"`   // of the GPU that it was recorded on: 90 for sm_90
+	Chunks  []Chunk  `json:"chunks"` // in the order of the file
+	Code    []Code   `json:"code"`
+	Driver  int      `json:"driver"` // as cuDriverGetVersion tells it
+	Entries []Entry  `json:"entries"`
+	Kernels []Kernel `json:"kernels"`
+	Memory  []Region `json:"memory"`  // by address; none overlap
+	Program []string `json:"program"` // executable and arguments
+	// Relocations (version 3) is a table of Patches. Without it the recording is pinned to its addresses.
+	Relocations *Blob      `json:"relocations,omitempty"`
+	Software    bool       `json:"software"`
+	Staging     Span       `json:"staging"` // where inputs come in and outputs go out
+	Variables   []Variable `json:"variables"`
+	Version     int        `json:"version"`
+	Warnings    []string   `json:"warnings"`
 }
 
 // A Chunk is a piece of the file.
@@ -73,6 +75,7 @@ const Zero = -1
 type Blob struct {
 	Bytes  int64 `json:"bytes"`
 	Chunks []int `json:"chunks"` // every ChunkSize bytes; Zero, or a place in Manifest.Chunks
+	fix    *fixup
 }
 
 // Code is one module, as one or more images of it.
@@ -93,7 +96,7 @@ const (
 	PTX   = "ptx"
 )
 
-// An Entry is one range: what is replayed as a whole.
+// An Entry is one range: what is replayed as a whole. All entries share memory, variables and staging memory.
 type Entry struct {
 	Copies   int    `json:"copies"`
 	Inputs   []Port `json:"inputs"`
@@ -242,6 +245,9 @@ func decodeManifest(b []byte) (*Manifest, error) {
 
 // lowest is the version that can say what the manifest says.
 func (m *Manifest) lowest() int {
+	if m.Relocations != nil {
+		return 3
+	}
 	if slices.ContainsFunc(m.Memory, func(r Region) bool { return r.Class == Constant }) {
 		return 2
 	}
@@ -266,6 +272,14 @@ func (m *Manifest) check(from, to int64) error {
 	}
 	if n := m.hostBytes(); n > maxHost {
 		return fmt.Errorf("%d bytes of code, work and variables, limit %d", n, int64(maxHost))
+	}
+	if t := m.Relocations; t != nil {
+		if t.Bytes > MaxTable {
+			return fmt.Errorf("relocations: %d bytes, limit %d", t.Bytes, MaxTable)
+		}
+		if err := m.checkBlob(*t); err != nil {
+			return fmt.Errorf("relocations: %w", err)
+		}
 	}
 	for _, f := range []func() error{m.checkCode, m.checkMemory, m.checkEntries} {
 		if err := f(); err != nil {
@@ -463,6 +477,9 @@ func (m *Manifest) Entry(name string) (*Entry, error) {
 			return &m.Entries[i], nil
 		}
 		names = append(names, m.Entries[i].Name)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("which entry? There are %s", strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("no entry %q; there are %s", name, strings.Join(names, ", "))
 }

@@ -210,7 +210,8 @@ func (w *Writer) readable(size int64) error {
 			return err
 		}
 	}
-	return nil
+	_, err = f.Patches()
+	return err
 }
 
 // Abort removes what was written. After Finish it does nothing.

@@ -33,10 +33,12 @@ const (
 	slots     = 8 // live regions that work is done in; the last is scratch
 )
 
+var entries = []string{"first", "second"}
+
 func slotAt(i int) uint64 { return liveAt + 4096*uint64(i) }
 
-// chains is a recording of random launches of the sample's kernels, copies and sets among slots, each ordered after
-// those that touch the same. One kernel counts in a variable that the recording does not name.
+// chains is a recording of two entries of random launches of the sample's kernels, copies and sets among slots, each
+// ordered after those that touch the same. One kernel counts in a variable that the recording does not name.
 func chains(t testing.TB, seed uint64) *recording.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), fmt.Sprint(seed, ".hfr"))
@@ -71,12 +73,15 @@ func chains(t testing.TB, seed uint64) *recording.File {
 		return recording.Port{Addr: recording.Addr(at), Bytes: slotBytes, DType: "uint8", Shape: []int{slotBytes},
 			Name: name}
 	}
-	e := recording.Entry{Name: "e", Inputs: []recording.Port{port("x", stagingAt)},
-		Outputs: []recording.Port{port("y", stagingAt+512), port("z", stagingAt+1024)}}
-	recorded := w.Put(bytes.Repeat([]byte{1, 2, 3, 4}, slotBytes/4))
-	e.Inputs[0].Recorded = &recorded
-	e.Work = w.Put(randomWork(t, r, &e))
-	m.Entries = []recording.Entry{e}
+	for i, name := range entries {
+		at := uint64(stagingAt + 4096*i)
+		e := recording.Entry{Name: name, Inputs: []recording.Port{port("x", at)},
+			Outputs: []recording.Port{port("y", at+512), port("z", at+1024)}}
+		recorded := w.Put(bytes.Repeat([]byte{1, 2, 3, 4}, slotBytes/4))
+		e.Inputs[0].Recorded = &recorded
+		e.Work = w.Put(randomWork(t, r, &e, at))
+		m.Entries = append(m.Entries, e)
+	}
 	if _, err := w.Finish(m); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +93,7 @@ func chains(t testing.TB, seed uint64) *recording.File {
 	return f
 }
 
-func randomWork(t testing.TB, r *rand.Rand, e *recording.Entry) (work []byte) {
+func randomWork(t testing.TB, r *rand.Rand, e *recording.Entry, staging uint64) (work []byte) {
 	t.Helper()
 	type use struct{ dst, src uint64 }
 	var uses []use
@@ -120,7 +125,7 @@ func randomWork(t testing.TB, r *rand.Rand, e *recording.Entry) (work []byte) {
 		e.Copies++
 		add(&trace.Copy{Dst: dst, Src: src, Width: slotBytes, Height: 1, Depth: 1}, use{dst, src})
 	}
-	move(slotAt(slots-1), stagingAt)
+	move(slotAt(slots-1), staging)
 	add(launch(1, le.AppendUint64(nil, slotAt(1))), use{slotAt(1), 0})
 	for range 6 + r.IntN(20) {
 		dst, src := slotAt(r.IntN(slots)), slotAt(r.IntN(slots))
@@ -136,8 +141,8 @@ func randomWork(t testing.TB, r *rand.Rand, e *recording.Entry) (work []byte) {
 			add(launch(0, le.AppendUint32(le.AppendUint32(p, r.Uint32()|1), r.Uint32())), use{dst, 0})
 		}
 	}
-	move(stagingAt+512, slotAt(1))
-	move(stagingAt+1024, slotAt(slots-1))
+	move(staging+512, slotAt(1))
+	move(staging+1024, slotAt(slots-1))
 	return work
 }
 
@@ -223,24 +228,28 @@ func (d *machine) open() *mended {
 	return &mended{Backend: b, d: d}
 }
 
-// run runs a recording a few times, with other inputs now and then, and returns all outputs.
-func run(t testing.TB, p interface {
+// An actor is an entry, of a player or of a recoverer.
+type actor interface {
 	SetInput(name string, b []byte) error
 	Run(timeout time.Duration) error
 	Output(name string) ([]byte, error)
-	Reset() error
-}, seed uint64) (all []byte) {
+}
+
+// run runs entries a few times, with other inputs now and then, and returns all outputs.
+func run[A actor](t testing.TB, list []A, reset func() error, limit time.Duration,
+	seed uint64) (all []byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 6))
 	for range 6 {
 		var errs []error
+		p := list[r.IntN(len(list))]
 		if r.IntN(5) == 0 {
-			errs = append(errs, p.Reset())
+			errs = append(errs, reset())
 		}
 		if r.IntN(2) == 0 {
 			errs = append(errs, p.SetInput("x", bytes.Repeat(le.AppendUint32(nil, r.Uint32()), slotBytes/4)))
 		}
-		errs = append(errs, p.Run(time.Millisecond))
+		errs = append(errs, p.Run(limit))
 		for _, name := range []string{"y", "z"} {
 			b, err := p.Output(name)
 			all, errs = append(all, b...), append(errs, err)
@@ -258,17 +267,17 @@ func TestRecoverRaw(t *testing.T) {
 	for seed := range uint64(20) {
 		f := chains(t, seed)
 		b := newMachine(t).open()
-		p, err := replay.Load(b, f, "")
+		p, err := replay.Load(b, f, entries...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := run(t, p, seed)
+		want := run(t, p.Entries, p.Reset, time.Second, seed)
 		if err := errors.Join(p.Close(), b.Close()); err != nil {
 			t.Fatal(err)
 		}
 		d := newMachine(t)
 		b = d.open()
-		if p, err = replay.Load(b, f, ""); err != nil {
+		if p, err = replay.Load(b, f, entries...); err != nil {
 			t.Fatal(err)
 		}
 		rec, err := replay.NewRecoverer(p, replay.Recovery{Retries: 5, Every: 1 + int(seed%3)})
@@ -280,7 +289,7 @@ func TestRecoverRaw(t *testing.T) {
 		for range 1 + r.IntN(4) {
 			d.fails = append(d.fails, 1+r.IntN(80))
 		}
-		if got := run(t, rec, seed); !bytes.Equal(got, want) {
+		if got := run(t, rec.Entries, rec.Reset, time.Millisecond, seed); !bytes.Equal(got, want) {
 			t.Errorf("seed %d: other bits: %+v", seed, rec.Done)
 		}
 		retries, copies = retries+rec.Done.Retries, copies+rec.Done.Copies
@@ -316,7 +325,7 @@ func TestRecoverGivesUp(t *testing.T) {
 	} {
 		d := newMachine(t)
 		b := d.open()
-		p, err := replay.Load(b, f, "")
+		p, err := replay.Load(b, f, entries...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,12 +344,12 @@ func TestRecoverGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range c.before {
-			if err := rec.Run(time.Second); err != nil {
+			if err := rec.Entries[0].Run(time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
 		d.fails, b.broken = c.fails, c.broken
-		err = rec.Run(time.Second)
+		err = rec.Entries[0].Run(time.Second)
 		var fault *engine.Fault
 		switch {
 		case c.want == "" && err != nil:
@@ -348,7 +357,7 @@ func TestRecoverGivesUp(t *testing.T) {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &fault)):
 			t.Errorf("%s: %v, want something about %q", c.name, err, c.want)
 		case c.want != "":
-			if again := rec.Run(time.Second); !errors.Is(again, err) {
+			if again := rec.Entries[0].Run(time.Second); !errors.Is(again, err) {
 				t.Errorf("%s: then %v", c.name, again)
 			}
 		case rec.Done.Retries == 0 || len(rec.Done.Failures) != rec.Done.Retries:
@@ -364,18 +373,18 @@ func TestRecoverGivesUp(t *testing.T) {
 func plain(t testing.TB, f *recording.File, inputs [][]byte) (out []string) {
 	t.Helper()
 	b := newMachine(t).open()
-	p, err := replay.Load(b, f, "")
+	p, err := replay.Load(b, f, entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, in := range inputs {
 		y, z := []byte(nil), []byte(nil)
-		err := errors.Join(p.SetInput("x", in), p.Run(time.Second))
+		err := errors.Join(p.Entries[0].SetInput("x", in), p.Entries[0].Run(time.Second))
 		if err == nil {
-			y, err = p.Output("y")
+			y, err = p.Entries[0].Output("y")
 		}
 		if err == nil {
-			z, err = p.Output("z")
+			z, err = p.Entries[0].Output("z")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -390,7 +399,8 @@ func plain(t testing.TB, f *recording.File, inputs [][]byte) (out []string) {
 
 // A tenant is a recording that is divided, on an address space of its own.
 type tenant struct {
-	*replay.Divided
+	*replay.DividedEntry
+	d    *replay.Divided
 	b    engine.Sharer
 	next int
 }
@@ -407,23 +417,24 @@ func divide(t testing.TB, d *machine, files ...*recording.File) (list []*tenant)
 			}
 			b = o
 		}
-		p, err := replay.Read(f, "")
+		p, err := replay.Read(f, entries...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		work, err := f.Work(p.Entry)
+		r, err := p.Divide(b, func(e *replay.Entry) (cuts []int) {
+			words, err := e.Words()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for w := range words {
+				cuts = append(cuts, w)
+			}
+			return cuts
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cuts []int
-		for w := range recording.Words(work) {
-			cuts = append(cuts, w)
-		}
-		r, err := p.Divide(b, cuts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, &tenant{Divided: r, b: b})
+		list = append(list, &tenant{DividedEntry: r.Entries[0], d: r, b: b})
 	}
 	return list
 }
@@ -496,7 +507,7 @@ func TestHandOff(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("input and output allocate %v times", n)
 		}
-		if err := errors.Join(b.Close(), a.Close(), a.b.Close()); err != nil {
+		if err := errors.Join(b.d.Close(), a.d.Close(), a.b.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -529,7 +540,7 @@ func TestDividedReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, x := range list {
-			if err := x.Reset(); err != nil {
+			if err := x.d.Reset(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -543,7 +554,7 @@ func TestDividedReset(t *testing.T) {
 	if _, err := list[0].Output("w"); err == nil {
 		t.Error("an output that is not there was read")
 	}
-	if slices.Contains([]bool{list[0].Close() == nil, list[1].Close() == nil, list[0].b.Close() == nil}, false) {
+	if slices.Contains([]bool{list[0].d.Close() == nil, list[1].d.Close() == nil, list[0].b.Close() == nil}, false) {
 		t.Error("it does not close")
 	}
 	if left := d.Left(); left != "" || len(d.Errs) > 0 {

@@ -56,9 +56,11 @@ const (
 //
 // If code may have variables that nobody can name, no copy is taken: all runs since the load are done again.
 //
-// The player is the recoverer's until Close. It is for one goroutine.
+// The player is the recoverer's until Close. Others may share its backend, but what they have under way is lost when it
+// is revived, and all of theirs when it is opened anew. It is for one goroutine.
 type Recoverer struct {
-	Done Recovered
+	Done    Recovered
+	Entries []*RecoveredEntry // those of the player, in its order
 
 	p     *Player
 	how   Recovery
@@ -84,8 +86,12 @@ type given struct {
 type step struct {
 	reset  bool
 	inputs []given
+	entry  int
 	runs   int
 }
+
+// follows reports whether one more run of an entry belongs to the step.
+func (s *step) follows(entry int) bool { return s.runs == 0 || s.entry == entry }
 
 // NewRecoverer is for a player that was just loaded.
 func NewRecoverer(p *Player, how Recovery) (*Recoverer, error) {
@@ -94,6 +100,9 @@ func NewRecoverer(p *Player, how Recovery) (*Recoverer, error) {
 	r.Done.Failures = []string{}
 	if err := r.find(); err != nil {
 		return nil, err
+	}
+	for i, e := range p.Entries {
+		r.Entries = append(r.Entries, &RecoveredEntry{e.Entry, r, i})
 	}
 	for _, x := range r.list {
 		r.Done.Carried += x.bytes
@@ -129,17 +138,40 @@ func (r *Recoverer) SaveState(path string, runs uint64) (size int64, err error) 
 	return size, err
 }
 
+// A RecoveredEntry is an entry of a recoverer's player.
+type RecoveredEntry struct {
+	*recording.Entry
+	r  *Recoverer
+	at int // in Player.Entries
+}
+
 // SetInput gives an input its bytes for the next run and those after it.
-func (r *Recoverer) SetInput(name string, b []byte) error {
-	in, err := recording.FindPort(r.p.Entry.Inputs, name)
+func (e *RecoveredEntry) SetInput(name string, b []byte) error {
+	in, err := recording.FindPort(e.Inputs, name)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
 	if int64(len(b)) != in.Bytes {
 		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
 	}
-	r.next = give(r.next, []given{{uint64(in.Addr), bytes.Clone(b)}})
+	e.r.next = give(e.r.next, []given{{uint64(in.Addr), bytes.Clone(b)}})
 	return nil
+}
+
+// Run does what was recorded once more, with memory as the last run of any entry has left it. After an error nothing
+// runs any more.
+func (e *RecoveredEntry) Run(timeout time.Duration) error { return e.r.run(e.at, timeout) }
+
+// Output reads what the last run has left in an output.
+func (e *RecoveredEntry) Output(name string) (b []byte, err error) {
+	if _, err := recording.FindPort(e.Outputs, name); err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	err = e.r.try(func() error {
+		b, err = e.r.p.Entries[e.at].Output(name)
+		return err
+	})
+	return b, err
 }
 
 // give is inputs with others in their place.
@@ -155,21 +187,22 @@ func give(list, more []given) []given {
 	return list
 }
 
-// Run does what was recorded once more, with memory as the last run has left it. After an error nothing runs any more.
-func (r *Recoverer) Run(timeout time.Duration) error {
+// run runs an entry.
+func (r *Recoverer) run(entry int, timeout time.Duration) error {
 	if r.lost != nil {
 		return r.lost
 	}
 	if err := r.takeCopy(timeout); err != nil {
 		return err
 	}
-	r.steps = append(r.steps, step{inputs: r.next, runs: 1})
+	r.steps = append(r.steps, step{inputs: r.next, entry: entry, runs: 1})
 	r.next = nil
 	err := r.do(r.steps[len(r.steps)-1], timeout)
 	if err != nil {
 		err = r.again(err, timeout)
 	}
-	if n := len(r.steps); n > 1 && r.steps[n-1].inputs == nil && !r.steps[n-1].reset {
+	if n := len(r.steps); n > 1 && r.steps[n-1].inputs == nil && r.steps[n-2].follows(entry) {
+		r.steps[n-2].entry = entry
 		r.steps[n-2].runs++
 		r.steps = r.steps[:n-1]
 	}
@@ -187,7 +220,7 @@ func (r *Recoverer) do(s step, timeout time.Duration) error {
 		return err
 	}
 	for range s.runs {
-		if err := r.p.Run(timeout); err != nil {
+		if err := r.p.Entries[s.entry].Run(timeout); err != nil {
 			return err
 		}
 	}
@@ -201,18 +234,6 @@ func (r *Recoverer) write(list []given) error {
 		}
 	}
 	return nil
-}
-
-// Output reads what the last run has left in an output.
-func (r *Recoverer) Output(name string) (b []byte, err error) {
-	if _, err := recording.FindPort(r.p.Entry.Outputs, name); err != nil {
-		return nil, fmt.Errorf("output: %w", err)
-	}
-	err = r.try(func() error {
-		b, err = r.p.Output(name)
-		return err
-	})
-	return b, err
 }
 
 // patience is for what is done again where the caller gave no limit.
@@ -232,8 +253,8 @@ func (r *Recoverer) try(do func() error) error {
 	return err
 }
 
-// Reset puts memory and variables back to what they were when the range began, and clears what staging memory holds
-// but inputs. Inputs stay as they are.
+// Reset puts memory and variables back to what they were when the first range began, and clears what staging memory
+// holds but inputs. Inputs stay as they are.
 func (r *Recoverer) Reset() error {
 	if r.lost != nil {
 		return r.lost
@@ -275,8 +296,10 @@ func (r *Recoverer) reset() error {
 // putBack does so with no more than what may have changed and is carried on.
 func (r *Recoverer) putBack() error {
 	list := slices.Clone(r.list)
-	for _, in := range r.p.Entry.Inputs {
-		list = append(list, piece{in.Name, uint64(in.Addr), in.Bytes})
+	for _, e := range r.p.Entries {
+		for _, in := range e.Inputs {
+			list = append(list, piece{in.Name, uint64(in.Addr), in.Bytes})
+		}
 	}
 	for _, x := range list {
 		n, err := r.p.original(x.addr, x.bytes)
@@ -444,7 +467,10 @@ func (r *Recoverer) revive() (fresh bool, err error) {
 
 // reload puts the recording on another backend; what it had on the one before went with that.
 func (p *Player) reload(b engine.Backend) error {
-	p.program, p.codes = nil, nil
+	p.codes, p.mapped = nil, nil
+	for _, e := range p.Entries {
+		e.program = nil
+	}
 	if err := p.readImages(); err != nil {
 		return err
 	}

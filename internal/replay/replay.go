@@ -2,7 +2,16 @@
 // contents, the code that ran, and the work in words. Inputs are put where the recording's copies take them from,
 // outputs are where they leave them.
 //
-// The package must not import anything of this module but recording, trace and engine: a replayer is small.
+// Entries of a recording that are read together share memory and code: each finds what those that ran before it have
+// left, in whatever order they run. Several players may share a backend, too, if their memory does not overlap
+// (recording.File.At): nothing of a backend is a player's but what it made there. What they then share is the
+// goroutine, since a backend is for one at a time, and the end: a fault or timeout of one is that of the backend.
+//
+// A Player runs entries as a whole, a Divided part by part, so that others can have the GPU in between. A Recoverer
+// does runs that failed again, with the same bits; SaveState and LoadState take what runs carry on from one process to
+// the next.
+//
+// The package must not import anything of this module but recording, newfile, trace and engine: a replayer is small.
 package replay
 
 import (
@@ -18,17 +27,24 @@ import (
 	"holdfast/internal/trace"
 )
 
-// A Player is one entry of a recording: first what is read of it, then, on a backend, ready to run.
+// A Player is a recording, or some entries of it: first what is read of it, then, on a backend, ready to run.
 type Player struct {
-	Entry *recording.Entry
-	Times Times
+	Entries []*Entry // those that were asked for, in that order
+	Times   Times
 
-	f       *recording.File
+	f      *recording.File
+	images map[*recording.Image][]byte // until they are loaded
+	b      engine.Backend
+	mapped []uint64
+	codes  []engine.Code
+}
+
+// An Entry is one of a player's.
+type Entry struct {
+	*recording.Entry
+	p       *Player
 	work    []recording.Work
-	images  map[*recording.Image][]byte // until they are loaded
-	b       engine.Backend
 	program engine.Program
-	codes   []engine.Code
 }
 
 // Times is how long the parts of a start took.
@@ -39,19 +55,26 @@ type Times struct {
 	Prepare time.Duration `json:"prepare"` // work made ready
 }
 
-// Read reads what an entry needs, but for the contents of memory. It needs no backend, so that one can be opened
-// meanwhile.
-func Read(f *recording.File, entry string) (*Player, error) {
+// Read reads what entries need, but for the contents of memory; none named: the only one that there is. It needs no
+// backend, so that one can be opened meanwhile.
+func Read(f *recording.File, entries ...string) (*Player, error) {
 	begun := time.Now()
-	e, err := f.Manifest.Entry(entry)
-	if err != nil {
-		return nil, err
+	if len(entries) == 0 {
+		entries = []string{""}
 	}
-	p := &Player{Entry: e, f: f}
-	if p.work, err = f.Work(e); err != nil {
-		return nil, err
+	p := &Player{f: f}
+	for _, name := range entries {
+		e := &Entry{p: p}
+		var err error
+		if e.Entry, err = f.Manifest.Entry(name); err != nil {
+			return nil, err
+		}
+		if e.work, err = f.Work(e.Entry); err != nil {
+			return nil, err
+		}
+		p.Entries = append(p.Entries, e)
 	}
-	err = p.readImages()
+	err := p.readImages()
 	p.Times.Read = time.Since(begun)
 	return p, err
 }
@@ -71,9 +94,9 @@ func (p *Player) readImages() error {
 	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
 }
 
-// Load puts a recording on a backend, which is the player's alone from then on; closing it stays the caller's.
-func Load(b engine.Backend, f *recording.File, entry string) (*Player, error) {
-	p, err := Read(f, entry)
+// Load puts entries of a recording on a backend; closing that stays the caller's.
+func Load(b engine.Backend, f *recording.File, entries ...string) (*Player, error) {
+	p, err := Read(f, entries...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +161,7 @@ func (p *Player) memory() error {
 		if err := p.b.Map(uint64(s.Addr), uint64(s.Bytes)); err != nil {
 			return fmt.Errorf("the recording's memory at %v (%d bytes): %w", s.Addr, s.Bytes, err)
 		}
+		p.mapped = append(p.mapped, uint64(s.Addr))
 	}
 	if err := p.contents(); err != nil {
 		return err
@@ -145,7 +169,7 @@ func (p *Player) memory() error {
 	return p.recorded()
 }
 
-// contents writes what there was when the range began.
+// contents writes what there was when the first range began.
 func (p *Player) contents() error {
 	var blobs []recording.Blob
 	var at []uint64
@@ -157,13 +181,15 @@ func (p *Player) contents() error {
 	return p.write(blobs, at)
 }
 
-// recorded writes the inputs that came in then.
+// recorded writes the inputs that came in.
 func (p *Player) recorded() error {
 	var blobs []recording.Blob
 	var at []uint64
-	for _, in := range p.Entry.Inputs {
-		if in.Recorded != nil {
-			blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
+	for _, e := range p.Entries {
+		for _, in := range e.Inputs {
+			if in.Recorded != nil {
+				blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
+			}
 		}
 	}
 	return p.write(blobs, at)
@@ -260,21 +286,25 @@ func (p *Player) variables() error {
 }
 
 func (p *Player) prepare() error {
-	words, err := p.Words()
+	kernels, err := p.kernels()
 	if err != nil {
 		return err
 	}
-	p.program, err = p.b.Prepare(words)
-	return err
+	for _, e := range p.Entries {
+		if e.program, err = p.b.Prepare(words(e.work, kernels)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Words is the work, for its backend, once there is code.
-func (p *Player) Words() ([]engine.Word, error) {
-	kernels, err := p.kernels()
+// Words is the work, for the player's backend, once there is code.
+func (e *Entry) Words() ([]engine.Word, error) {
+	kernels, err := e.p.kernels()
 	if err != nil {
 		return nil, err
 	}
-	return words(p.work, kernels), nil
+	return words(e.work, kernels), nil
 }
 
 // kernels are those of the manifest. What the code says of their parameters must be what the recording says.
@@ -335,31 +365,31 @@ func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
 }
 
 // SetInput gives an input its bytes. One that is given none has those of the recording.
-func (p *Player) SetInput(name string, b []byte) error {
-	in, err := recording.FindPort(p.Entry.Inputs, name)
+func (e *Entry) SetInput(name string, b []byte) error {
+	in, err := recording.FindPort(e.Inputs, name)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
 	if int64(len(b)) != in.Bytes {
 		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
 	}
-	return p.b.Write(uint64(in.Addr), b)
+	return e.p.b.Write(uint64(in.Addr), b)
 }
 
-// Output reads what the last run has left in an output.
-func (p *Player) Output(name string) ([]byte, error) {
-	out, err := recording.FindPort(p.Entry.Outputs, name)
+// Output reads what the entry's last run has left in an output.
+func (e *Entry) Output(name string) ([]byte, error) {
+	out, err := recording.FindPort(e.Outputs, name)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	b := make([]byte, out.Bytes)
-	return b, p.b.Read(uint64(out.Addr), b)
+	return b, e.p.b.Read(uint64(out.Addr), b)
 }
 
-// Run does what was recorded once more, with memory as the last run has left it.
-func (p *Player) Run(timeout time.Duration) error { return p.program.Run(timeout) }
+// Run does what was recorded once more, with memory as the last run of any entry has left it.
+func (e *Entry) Run(timeout time.Duration) error { return e.program.Run(timeout) }
 
-// Reset puts memory and variables back to what they were when the range began. Inputs stay as they are.
+// Reset puts memory and variables back to what they were when the first range began. Inputs stay as they are.
 func (p *Player) Reset() error {
 	for _, r := range p.f.Manifest.Memory {
 		if r.Contents == nil {
@@ -401,17 +431,23 @@ func (p *Player) zero(r recording.Region) error {
 	return nil
 }
 
-// Close lets go of what Load made on the backend, but for its memory.
+// Close lets go of what Load made on the backend.
 func (p *Player) Close() error {
 	var all []error
-	if p.program != nil {
-		all = append(all, p.program.Close())
+	for _, e := range p.Entries {
+		if e.program != nil {
+			all = append(all, e.program.Close())
+		}
+		e.program = nil
 	}
 	for _, c := range p.codes {
 		if c != nil {
 			all = append(all, c.Close())
 		}
 	}
-	p.program, p.codes = nil, nil
+	for _, at := range p.mapped {
+		all = append(all, p.b.Unmap(at))
+	}
+	p.codes, p.mapped = nil, nil
 	return errors.Join(all...)
 }

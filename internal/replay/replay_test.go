@@ -183,17 +183,17 @@ func TestPlay(t *testing.T) {
 	}
 	run := func(want ...byte) {
 		t.Helper()
-		if err := p.Run(time.Second); err != nil {
+		if err := p.Entries[0].Run(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		out, err := p.Output("out0")
+		out, err := p.Entries[0].Output("out0")
 		if got := append(bytes.Clone(out[:4]), out[16]); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
 	}
 	run(2, 2, 3, 4, 8) // the recorded input
 	run(2, 2, 3, 4, 9) // on from there
-	if err := p.SetInput("in0", []byte{5, 6, 7, 8}); err != nil {
+	if err := p.Entries[0].SetInput("in0", []byte{5, 6, 7, 8}); err != nil {
 		t.Fatal(err)
 	}
 	run(6, 6, 7, 8, 10)
@@ -206,8 +206,8 @@ func TestPlay(t *testing.T) {
 		t.Error("memory is not as it was")
 	}
 	run(6, 6, 7, 8, 8)
-	if err := p.Close(); err != nil || g.closed != 2 {
-		t.Errorf("%v, %d closed", err, g.closed)
+	if err := p.Close(); err != nil || g.closed != 2 || len(g.mem) > 0 {
+		t.Errorf("%v, %d closed, %d mappings left", err, g.closed, len(g.mem))
 	}
 }
 
@@ -238,10 +238,11 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.SetInput("in0", []byte("12345")); err == nil || !strings.Contains(err.Error(), "5 bytes, it has 4") {
+	if err := p.Entries[0].SetInput("in0", []byte("12345")); err == nil ||
+		!strings.Contains(err.Error(), "5 bytes, it has 4") {
 		t.Errorf("%v", err)
 	}
-	if err := p.SetInput("in1", nil); err == nil {
+	if err := p.Entries[0].SetInput("in1", nil); err == nil {
 		t.Error("an input that is not there was set")
 	}
 	// On later architectures PTX runs.

@@ -33,7 +33,7 @@ func (p *Player) state() (list []piece, whole bool, err error) {
 		}
 	}
 	if m.Staging.Bytes > 0 {
-		list = append(list, piece{"staging", uint64(m.Staging.Addr), m.Staging.Bytes})
+		list = append(list, piece{"staging " + m.Staging.Addr.String(), uint64(m.Staging.Addr), m.Staging.Bytes})
 	}
 	whole = true
 	for i, c := range p.codes {

@@ -32,14 +32,14 @@ func TestState(t *testing.T) {
 	}
 	want := func(p *Player, first byte, count byte) {
 		t.Helper()
-		if err := p.Run(time.Second); err != nil {
+		if err := p.Entries[0].Run(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := p.Output("out0"); err != nil || out[0] != first || out[16] != count {
+		if out, err := p.Entries[0].Output("out0"); err != nil || out[0] != first || out[16] != count {
 			t.Errorf("%v, %v, want %d and %d", out, err, first, count)
 		}
 	}
-	if err := p.SetInput("in0", []byte{5, 6, 7, 8}); err != nil {
+	if err := p.Entries[0].SetInput("in0", []byte{5, 6, 7, 8}); err != nil {
 		t.Fatal(err)
 	}
 	want(p, 6, 8)

@@ -9,32 +9,41 @@ import (
 	"holdfast/internal/recording"
 )
 
-// A Player runs an entry of a recording; a replay.Player is one.
-type Player interface {
+// An Entry runs an entry of a recording; a replay.Entry is one.
+type Entry interface {
 	SetInput(name string, b []byte) error
 	Run(timeout time.Duration) error
 	Output(name string) ([]byte, error)
-	Reset() error
-	Close() error
 }
 
-// A Model is an entry of a recording that is ready to run. It takes one request at a time.
+// A State is what the models of one recording share: its memory, and the GPU that it is on. It takes one request at a
+// time.
+type State struct {
+	Reset bool // put memory back before each request
+
+	mu    sync.Mutex
+	reset func() error
+	dead  error // why none of them can run any more
+	used  bool
+}
+
+// NewState is memory that reset puts back.
+func NewState(reset func() error) *State { return &State{reset: reset} }
+
+// A Model is an entry of a recording that is ready to run.
 type Model struct {
 	Name    string
 	Entry   *recording.Entry
-	Reset   bool // put memory back before each request
 	Timeout time.Duration
 
-	mu       sync.Mutex
-	p        Player
+	state    *State
+	p        Entry
 	recorded map[string][]byte // inputs as they were recorded
-	dead     error             // why it cannot run any more
-	runs     uint64            // that were done
 }
 
-// NewModel serves an entry of a file that p has loaded.
-func NewModel(name string, f *recording.File, e *recording.Entry, p Player) (*Model, error) {
-	m := &Model{Name: name, Entry: e, Timeout: time.Minute, p: p, recorded: map[string][]byte{}}
+// NewModel serves an entry of a file that p runs in s.
+func NewModel(name string, f *recording.File, e *recording.Entry, p Entry, s *State) (*Model, error) {
+	m := &Model{Name: name, Entry: e, Timeout: time.Minute, state: s, p: p, recorded: map[string][]byte{}}
 	for _, in := range e.Inputs {
 		if in.Recorded == nil {
 			continue
@@ -65,11 +74,12 @@ type took struct{ queue, input, run, output time.Duration }
 // given have the bytes of the recording, never those of the request before.
 func (m *Model) infer(in map[string][]byte, want []string) (out map[string][]byte, t took, err error) {
 	came := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	s := m.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.queue = time.Since(came)
-	if m.dead != nil {
-		return nil, t, fmt.Errorf("%w: %w", ErrDead, m.dead)
+	if s.dead != nil {
+		return nil, t, fmt.Errorf("%w: %w", ErrDead, s.dead)
 	}
 	begun := time.Now()
 	if err := m.give(in); err != nil {
@@ -78,7 +88,7 @@ func (m *Model) infer(in map[string][]byte, want []string) (out map[string][]byt
 	t.input = time.Since(begun)
 	begun = time.Now()
 	if err := m.p.Run(m.Timeout); err != nil {
-		m.dead = err
+		s.dead = err
 		return nil, t, err
 	}
 	t.run = time.Since(begun)
@@ -95,13 +105,14 @@ func (m *Model) infer(in map[string][]byte, want []string) (out map[string][]byt
 
 // give puts memory back, if that is wanted, and all inputs in their place.
 func (m *Model) give(in map[string][]byte) error {
-	if m.Reset && m.runs > 0 {
-		if err := m.p.Reset(); err != nil {
-			m.dead = err
+	s := m.state
+	if s.Reset && s.used {
+		if err := s.reset(); err != nil {
+			s.dead = err
 			return err
 		}
 	}
-	m.runs++
+	s.used = true
 	for _, port := range m.Entry.Inputs {
 		b, ok := in[port.Name]
 		if !ok {
@@ -110,7 +121,7 @@ func (m *Model) give(in map[string][]byte) error {
 			}
 		}
 		if err := m.p.SetInput(port.Name, b); err != nil {
-			m.dead = err
+			s.dead = err
 			return err
 		}
 	}
@@ -119,17 +130,9 @@ func (m *Model) give(in map[string][]byte) error {
 
 // ready says why a model cannot run, nil if it can. It does not wait for a request.
 func (m *Model) ready() error {
-	if !m.mu.TryLock() {
+	if !m.state.mu.TryLock() {
 		return nil // it is running
 	}
-	defer m.mu.Unlock()
-	return m.dead
-}
-
-// Close lets go of what the player made on its backend.
-func (m *Model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dead = errors.New("it was closed")
-	return m.p.Close()
+	defer m.state.mu.Unlock()
+	return m.state.dead
 }

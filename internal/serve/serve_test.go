@@ -30,7 +30,6 @@ type double struct {
 
 func (d *double) SetInput(name string, b []byte) error { d.in[name] = b; return nil }
 func (d *double) Reset() error                         { d.resets++; return nil }
-func (d *double) Close() error                         { return nil }
 func (d *double) Output(name string) ([]byte, error) {
 	if name != "y" {
 		return nil, fmt.Errorf("no %s", name)
@@ -56,7 +55,8 @@ func server(t *testing.T) (*httptest.Server, *Model, *double) {
 	e := &recording.Entry{Inputs: []recording.Port{{Name: "x", DType: "float32", Shape: []int{2, 2}, Bytes: 16},
 		{Name: "in1", DType: "uint8", Shape: []int{1}, Bytes: 1}},
 		Outputs: []recording.Port{{Name: "y", DType: "float32", Shape: []int{2, 2}, Bytes: 16}}}
-	m := &Model{Name: "double", Entry: e, Timeout: time.Second, p: d, recorded: map[string][]byte{"in1": {1}}}
+	m := &Model{Name: "double", Entry: e, Timeout: time.Second, state: NewState(d.Reset), p: d,
+		recorded: map[string][]byte{"in1": {1}}}
 	s, err := New([]*Model{m}, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestMetadataAndHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	m.Reset = true
+	m.state.Reset = true
 	for range 3 {
 		ask(t, "POST", h.URL+"/v2/models/double/infer", good)
 	}

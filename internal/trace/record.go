@@ -188,8 +188,9 @@ type Data struct {
 	Bytes  []byte
 }
 
-// Range says that a range of the program begins that is to be recorded. All device memory follows as Data, and the
-// variables that the program knows, before the next piece of work. With a Reason it cannot be recorded.
+// Range says that a range of the program begins that is to be recorded. After the first one all device memory follows
+// as Data, and the variables that the program knows, before the next piece of work. With a Reason it cannot be
+// recorded.
 type Range struct {
 	Thread uint32
 	Nth    uint32 // of those with this name, from 1

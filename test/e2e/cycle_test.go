@@ -493,10 +493,12 @@ func TestCaveat(t *testing.T) {
 	if answer := r.ask("managed"); !strings.HasPrefix(answer, "ok") {
 		t.Skipf("the software GPU has no managed memory: %s", answer)
 	}
-	p := s.process("teller")
-	if len(p.Caveats) == 0 || !strings.Contains(strings.ToLower(p.Caveats[0].Text), "managed") {
-		t.Fatalf("caveats: %+v", p.Caveats)
-	}
+	s.until("ps names managed memory", func() bool { // the program does not wait until it is known
+		p := s.process("teller")
+		return p != nil && slices.ContainsFunc(p.Caveats, func(c api.Caveat) bool {
+			return strings.Contains(strings.ToLower(c.Text), "managed")
+		})
+	})
 	if text := s.fails(1, "checkpoint", "teller", "-o", s.path("img"),
 		"--leave-running"); !strings.Contains(strings.ToLower(text), "managed") {
 		t.Errorf("the refusal does not name managed memory:\n%s", text)

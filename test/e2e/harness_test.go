@@ -41,7 +41,7 @@ var built struct {
 	why                     string // what is missing
 	holdfast, train, teller string
 	vecadd, storm, cache    string
-	infer, marks            string
+	infer, marks, decode    string
 }
 
 // inner says that a process is the one that runs the tests.
@@ -134,31 +134,25 @@ func prepare() string {
 	if built.cache, err = os.MkdirTemp("", "hf-cache-"); err != nil {
 		return err.Error()
 	}
-	built.teller = filepath.Join(built.cache, "teller")
 	cc := os.Getenv("CC")
 	if cc == "" {
 		cc = "cc"
 	}
-	out, err := exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.teller,
-		"../programs/helpers/teller.c",
-		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1",
-		"-Wl,--allow-shlib-undefined").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("teller.c: %v\n%s", err, out)
+	compile := func(source string) (string, error) {
+		to := filepath.Join(built.cache, strings.TrimSuffix(filepath.Base(source), ".c"))
+		out, err := exec.Command(cc, "-std=gnu11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", to,
+			filepath.Join(root, "test/programs", source), "-L", filepath.Join(root, "internal/embedded/lib"),
+			"-l:libcuda.so.1", "-ldl", "-lpthread", "-Wl,--allow-shlib-undefined").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%s: %w\n%s", source, err, out)
+		}
+		return to, err
 	}
-	built.marks = filepath.Join(built.cache, "marks")
-	out, err = exec.Command(cc, "-std=c11", "-O2", "-I", filepath.Join(root, "examples/include"), "-o", built.marks,
-		"../programs/helpers/marks.c", "-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-ldl",
-		"-Wl,--allow-shlib-undefined").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("marks.c: %v\n%s", err, out)
-	}
-	built.storm = filepath.Join(built.cache, "storm")
-	out, err = exec.Command(cc, "-std=gnu11", "-O2", "-o", built.storm, filepath.Join(root, "test/programs/storm.c"),
-		"-L", filepath.Join(root, "internal/embedded/lib"), "-l:libcuda.so.1", "-lpthread",
-		"-Wl,--allow-shlib-undefined").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("storm.c: %v\n%s", err, out)
+	for source, to := range map[string]*string{"helpers/teller.c": &built.teller, "helpers/marks.c": &built.marks,
+		"helpers/decode.c": &built.decode, "storm.c": &built.storm} {
+		if *to, err = compile(source); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }

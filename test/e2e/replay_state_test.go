@@ -75,8 +75,8 @@ func (s *site) step() string {
 		}
 		contents := w.Put(b)
 		at := softMemory + uint64(len(m.Memory))<<20
-		m.Memory = append(m.Memory, recording.Region{Addr: recording.Addr(at), Bytes: int64(4 * n), Class: recording.Live,
-			Contents: &contents})
+		m.Memory = append(m.Memory, recording.Region{Addr: recording.Addr(at), Bytes: int64(4 * n),
+			Class: recording.Live, Contents: &contents})
 		return at
 	}
 	small := func(i int) uint32 { return math.Float32bits(float32((i*37)%101-50) / 100) }
@@ -86,10 +86,12 @@ func (s *site) step() string {
 	h, y, dy, dh := live(batch*hidden, zero), live(batch*out, zero), live(batch*out, zero), live(batch*hidden, zero)
 
 	launch("layer", [3]uint32{batch / 4, 1, 1}, [3]uint32{hidden, 4, 1}, 4*in*4, x, p+4*w1, p+4*b1, h, in, hidden, 1)
-	launch("layer", [3]uint32{batch / 16, 1, 1}, [3]uint32{out, 16, 1}, 16*hidden*4, h, p+4*w2, p+4*b2, y, hidden, out, 0)
+	launch("layer", [3]uint32{batch / 16, 1, 1}, [3]uint32{out, 16, 1}, 16*hidden*4, h, p+4*w2, p+4*b2, y, hidden,
+		out, 0)
 	launch("loss", [3]uint32{batch / 32, 1, 1}, [3]uint32{32, 1, 1}, 0, y, label, dy, stats)
 	launch("back", [3]uint32{batch / 4, 1, 1}, [3]uint32{hidden, 4, 1}, 0, dy, p+4*w2, h, dh, hidden, out)
-	launch("grad", [3]uint32{1, slices, 1}, [3]uint32{hidden, out, 1}, 0, h, dy, g+8*w2, g+8*b2, hidden, out, batch/slices)
+	launch("grad", [3]uint32{1, slices, 1}, [3]uint32{hidden, out, 1}, 0, h, dy, g+8*w2, g+8*b2, hidden, out,
+		batch/slices)
 	launch("grad", [3]uint32{hidden / 16, slices, 1}, [3]uint32{in, 16, 1}, 0, x, dh, g+8*w1, g+8*b1, in, hidden,
 		batch/slices)
 	launch("apply", [3]uint32{(params + 127) / 128, 1, 1}, [3]uint32{128, 1, 1}, 0, p, v, g, params, float32(0.0625),

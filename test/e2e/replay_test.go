@@ -166,6 +166,8 @@ func TestRecordMarks(t *testing.T) {
 	for mode, want := range map[string]string{
 		"before": "beforeit", "start": "startend", "attributes": "attribut", "nested": "nestedin",
 		"registered": "register", "domain": "twodomai",
+		// Graphs: of one node, which has no edges; with memory that was allocated and freed while it was captured.
+		"single": "twohtwoh", "memory": "alfstwoh",
 	} {
 		file := s.path(mode + ".hfr")
 		s.ok("record", "-o", file, "--gpu=soft", "--", built.marks, mode)

@@ -19,23 +19,7 @@ func TestServe(t *testing.T) {
 	s := newSite(t)
 	file := s.path("infer.hfr")
 	s.recordInfer(file)
-	cmd := s.command("serve", file, "--backend", "soft", "--listen", "127.0.0.1:0", "--reset")
-	text, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	lines, url := bufio.NewScanner(text), ""
-	for url == "" && lines.Scan() {
-		url = regexp.MustCompile(`http://\S+`).FindString(lines.Text())
-	}
-	if url == "" {
-		t.Fatal("it does not say where it listens")
-	}
-	go io.Copy(io.Discard, text)
+	url, end := s.serve(file, "--reset")
 	for seed := range 3 {
 		x := s.input(fmt.Sprintf("x%d.bin", seed), seed)
 		want := s.replayed(file, "--in", "x="+x)
@@ -55,14 +39,40 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d %s %v", path, res.StatusCode, b, err)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	end()
 	if out := s.fails(2, "serve", file, file); !strings.Contains(out, "two models are named infer") {
 		t.Error(out)
+	}
+}
+
+// serve starts a server; end ends it by a signal.
+func (s *site) serve(args ...string) (url string, end func()) {
+	s.t.Helper()
+	cmd := s.command(append([]string{"serve", "--backend", "soft", "--listen", "127.0.0.1:0"}, args...)...)
+	text, err := cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { cmd.Process.Kill() })
+	lines := bufio.NewScanner(text)
+	for url == "" && lines.Scan() {
+		url = regexp.MustCompile(`http://\S+`).FindString(lines.Text())
+	}
+	if url == "" {
+		s.t.Fatal("it does not say where it listens")
+	}
+	go io.Copy(io.Discard, text)
+	return url, func() {
+		s.t.Helper()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			s.t.Errorf("it ended with %v", err)
+		}
 	}
 }
 

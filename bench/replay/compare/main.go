@@ -67,7 +67,7 @@ func open(name string, f *recording.File, entry string) (*side, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	s := &side{name: name, b: b, p: p}
-	s.words, err = p.Words()
+	s.words, err = p.Entries[0].Words()
 	return s, err
 }
 

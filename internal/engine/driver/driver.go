@@ -208,7 +208,12 @@ func (b *Backend) mapPart(addr, size uint64) (cuda.Handle, error) {
 
 // Unmap implements engine.Backend.
 func (b *Backend) Unmap(addr uint64) error {
-	return b.do(func() error { return b.unmap(addr) })
+	return b.do(func() error {
+		if b.bad != nil {
+			return nil // as in Close
+		}
+		return b.unmap(addr)
+	})
 }
 
 func (b *Backend) unmap(addr uint64) error {

@@ -234,10 +234,10 @@ func TestNativeRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range uint32(10) {
-		if err := r.Run(time.Minute); err != nil {
+		if err := r.Entries[0].Run(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		out, err := r.Output("sum")
+		out, err := r.Entries[0].Output("sum")
 		if want := 7 + 33*(n+1); err != nil || binary.LittleEndian.Uint32(out) != want {
 			t.Errorf("%v, %v, want %d", out, err, want)
 		}

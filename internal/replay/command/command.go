@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"holdfast/internal/engine"
@@ -21,9 +22,10 @@ import (
 
 // Options are a user's.
 type Options struct {
-	Ins, Outs []string // NAME=FILE
+	Ins, Outs []string // [ENTRY/]NAME=FILE
 	Runs      int      // how many times
-	Entry     string   // "": the only one
+	Entries   []string // that a run consists of, in their order; none: the only one
+	Base      string   // where memory is to begin; "": where it was
 	Reset     bool     // put memory back before each run but the first
 	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
@@ -93,15 +95,10 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 		return nil, err
 	}
 	defer file.Close()
-	e, err := file.Manifest.Entry(o.Entry)
-	if err != nil {
+	if file, err = Rebase(file, o.Base); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	ins, err := readInputs(e, o.Ins)
-	if err != nil {
-		return nil, err
-	}
-	outs, err := namedFiles(o.Outs, "out", e.Outputs)
+	j, err := newJob(path, file, o)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +112,15 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	report := &Report{Runs: o.Runs}
 	var refused []error
 	for _, open := range ways {
-		b, p, err := ready(file, o.Entry, open, report)
+		b, p, err := j.ready(open, report)
 		if err != nil {
 			refused = append(refused, err)
 			report.Refused = append(report.Refused, fmt.Sprintf("%s: %v", report.Backend, err))
 			continue
 		}
-		a, closing, err := o.actor(file, p, b, open)
+		a, closing, err := j.actor(p, b, open)
 		if err == nil {
-			err = play(a, p, o, state, ins, outs, report)
+			err = j.play(a, p, state, report)
 		}
 		if err := errors.Join(err, closing()); err != nil {
 			return nil, err
@@ -133,15 +130,78 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	return nil, errors.Join(refused...)
 }
 
+// Rebase is the recording with its memory at an address that a user has written; "" is where it was.
+func Rebase(f *recording.File, text string) (*recording.File, error) {
+	if text == "" {
+		return f, nil
+	}
+	base, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return nil, usage("--base %s: want an address, like 0x200000000000", text)
+	}
+	return f.At(recording.Addr(base))
+}
+
+// A job is what a user wants of a recording.
+type job struct {
+	Options
+	file   *recording.File
+	names  []string // of the entries that run, each once
+	script []int    // places in names
+	ins    []bound
+	outs   []bound
+	data   [][]byte // of ins
+}
+
+func newJob(path string, file *recording.File, o Options) (*job, error) {
+	j := &job{Options: o, file: file}
+	asked := o.Entries
+	if len(asked) == 0 {
+		asked = []string{""}
+	}
+	var entries []*recording.Entry
+	for _, name := range asked {
+		e, err := file.Manifest.Entry(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		i := slices.Index(j.names, e.Name)
+		if i < 0 {
+			i = len(j.names)
+			j.names, entries = append(j.names, e.Name), append(entries, e)
+		}
+		j.script = append(j.script, i)
+	}
+	var ins, outs [][]recording.Port
+	for _, e := range entries {
+		ins, outs = append(ins, e.Inputs), append(outs, e.Outputs)
+	}
+	var err error
+	if j.ins, err = j.bind(o.Ins, "in", ins); err != nil {
+		return nil, err
+	}
+	if j.outs, err = j.bind(o.Outs, "out", outs); err != nil {
+		return nil, err
+	}
+	for _, in := range j.ins {
+		b, err := readInput(in.file, in.port)
+		if err != nil {
+			return nil, err
+		}
+		j.data = append(j.data, b)
+	}
+	return j, nil
+}
+
 // ready opens a backend and loads the recording on it.
-func ready(file *recording.File, entry string, open Way, report *Report) (engine.Backend, *replay.Player, error) {
+func (j *job) ready(open Way, report *Report) (engine.Backend, *replay.Player, error) {
 	type reading struct {
 		p   *replay.Player
 		err error
 	}
 	read := make(chan reading, 1)
 	go func() {
-		p, err := replay.Read(file, entry)
+		p, err := replay.Read(j.file, j.names...)
 		read <- reading{p, err}
 	}()
 	opening := time.Now()
@@ -166,90 +226,100 @@ func ready(file *recording.File, entry string, open Way, report *Report) (engine
 const keptTimes = 1 << 16
 
 // play runs the recording and writes its outputs.
-func play(p actor, of *replay.Player, o Options, state *replay.State, ins map[string][]byte, outs map[string]string,
-	report *Report) error {
+func (j *job) play(a *actor, p *replay.Player, state *replay.State, report *Report) error {
 	if state != nil {
-		if err := p.LoadState(state); err != nil {
-			return errors.Join(err, p.Close())
+		if err := a.LoadState(state); err != nil {
+			return errors.Join(err, a.Close())
 		}
 		report.Before = state.Runs
 	}
-	for name, data := range ins {
-		if err := p.SetInput(name, data); err != nil {
-			return errors.Join(err, p.Close())
+	for i, in := range j.ins {
+		if err := a.entries[in.entry].SetInput(in.port.Name, j.data[i]); err != nil {
+			return errors.Join(err, a.Close())
 		}
 	}
-	before := int(min(report.Before, uint64(o.Runs)))
-	times := make([]time.Duration, min(o.Runs-before, keptTimes))
+	before := int(min(report.Before, uint64(j.Runs)))
+	times := make([]time.Duration, min(j.Runs-before, keptTimes))
 	var first [][]byte // outputs of the first run
 	var half int64
-	for i := range o.Runs - before {
-		if o.Reset && i > 0 {
-			if err := p.Reset(); err != nil {
-				return errors.Join(err, p.Close())
+	for i := range j.Runs - before {
+		if j.Reset && i > 0 {
+			if err := a.Reset(); err != nil {
+				return errors.Join(err, a.Close())
 			}
 		}
 		started := time.Now()
-		if err := p.Run(o.Timeout); err != nil {
-			return err // the backend is of no more use but to be closed
+		for _, e := range j.script {
+			if err := a.entries[e].Run(j.Timeout); err != nil {
+				return j.named(e, err) // the backend is of no more use but to be closed
+			}
 		}
 		times[i%len(times)] = time.Since(started)
 		if i == 0 {
 			report.First = times[0].Seconds()
 		}
-		if i == (o.Runs-before)/2 {
+		if i == (j.Runs-before)/2 {
 			half = procstat.Resident()
 		}
-		if err := o.save(p, before+i+1, report); err != nil {
-			return errors.Join(err, p.Close())
+		if err := j.save(a, before+i+1, report); err != nil {
+			return errors.Join(err, a.Close())
 		}
-		if !o.Same {
+		if !j.Same {
 			continue
 		}
-		if err := compare(p, of.Entry.Outputs, &first, i); err != nil {
-			return errors.Join(err, p.Close())
+		if err := compare(p, a, &first, i); err != nil {
+			return errors.Join(err, a.Close())
 		}
 	}
-	report.Same = o.Same
+	report.Same = j.Same
 	report.Resident = procstat.Resident()
 	report.Grown = report.Resident - half
-	if err := writeOutputs(p, of.Entry.Outputs, outs); err != nil {
-		return errors.Join(err, p.Close())
+	if err := j.writeOutputs(a); err != nil {
+		return errors.Join(err, a.Close())
 	}
-	report.Start, report.Total = of.Times, processAge().Seconds()
+	report.Start, report.Total = p.Times, processAge().Seconds()
 	if slices.Sort(times); len(times) > 0 {
 		report.Median = times[len(times)/2].Seconds()
 	}
-	if r, ok := p.(*replay.Recoverer); ok {
+	if r, ok := a.player.(*replay.Recoverer); ok {
 		report.Recovery = &r.Done
 	}
-	return p.Close()
+	return a.Close()
+}
+
+// named says which entry an error is of, if there are several.
+func (j *job) named(entry int, err error) error {
+	if len(j.names) == 1 {
+		return err
+	}
+	return fmt.Errorf("entry %s: %w", j.names[entry], err)
 }
 
 // compare compares the outputs of a run with those of the first, which it keeps.
-func compare(p actor, outputs []recording.Port, first *[][]byte, run int) error {
-	for i, port := range outputs {
-		data, err := p.Output(port.Name)
-		switch {
-		case err != nil:
-			return err
-		case run == 0:
-			*first = append(*first, data)
-		case !bytes.Equal(data, (*first)[i]):
-			return fmt.Errorf("run %d left other bits in %s than the first", run+1, port.Name)
+func compare(p *replay.Player, a *actor, first *[][]byte, run int) error {
+	n := 0
+	for k, e := range p.Entries {
+		for _, port := range e.Outputs {
+			data, err := a.entries[k].Output(port.Name)
+			switch {
+			case err != nil:
+				return err
+			case run == 0:
+				*first = append(*first, data)
+			case !bytes.Equal(data, (*first)[n]):
+				return fmt.Errorf("run %d left other bits in %s than the first", run+1, port.Name)
+			}
+			n++
 		}
 	}
 	return nil
 }
 
-func writeOutputs(p actor, outputs []recording.Port, files map[string]string) error {
-	for _, port := range outputs {
-		if files[port.Name] == "" {
-			continue
-		}
-		data, err := p.Output(port.Name)
+func (j *job) writeOutputs(a *actor) error {
+	for _, out := range j.outs {
+		data, err := a.entries[out.entry].Output(out.port.Name)
 		if err == nil {
-			err = writeOutput(files[port.Name], &port, data)
+			err = writeOutput(out.file, out.port, data)
 		}
 		if err != nil {
 			return err

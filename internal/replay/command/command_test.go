@@ -155,3 +155,83 @@ func TestWays(t *testing.T) {
 		}
 	}
 }
+
+// relay is a recording of two entries: put copies its input to memory, get copies it from there to its output.
+func relay(t *testing.T) string {
+	t.Helper()
+	const staging, memory = 0x1000000, 0x200000
+	path := filepath.Join(t.TempDir(), "m.hfr")
+	w, err := recording.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(name string, dst, src uint64) recording.Entry {
+		work, err := trace.Append(nil, &trace.Copy{Dst: dst, Src: src, Width: 4, Height: 1, Depth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recording.Entry{Name: name, Copies: 1, Work: w.Put(work), Inputs: []recording.Port{},
+			Outputs: []recording.Port{}}
+	}
+	put, get := entry("put", memory, staging), entry("get", staging+0x200, memory)
+	in, held := w.Put([]byte("read")), w.Put([]byte("held"))
+	put.Inputs = []recording.Port{{Addr: staging, Bytes: 4, DType: "uint8", Name: "x", Recorded: &in, Shape: []int{4}}}
+	get.Outputs = []recording.Port{{Addr: staging + 0x200, Bytes: 4, DType: "uint8", Name: "x", Shape: []int{4}}}
+	_, err = w.Finish(&recording.Manifest{
+		Arch: 90, Program: []string{}, Warnings: []string{}, Code: []recording.Code{}, Kernels: []recording.Kernel{},
+		Variables: []recording.Variable{}, Staging: recording.Span{Addr: staging, Bytes: 2 << 20},
+		Memory:  []recording.Region{{Addr: memory, Bytes: 4, Class: recording.Live, Contents: &held}},
+		Entries: []recording.Entry{put, get},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A run is its entries in their order, which find what those before them have left.
+func TestScript(t *testing.T) {
+	file, dir := relay(t), t.TempDir()
+	given := filepath.Join(dir, "given")
+	if err := os.WriteFile(given, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, want, fails string
+		o                 Options
+	}{
+		{"one", "held", "", Options{Entries: []string{"get"}, Runs: 1}},
+		{"both", "read", "", Options{Entries: []string{"put", "get"}, Runs: 1}},
+		{"the last comes too late", "held", "", Options{Entries: []string{"get", "put"}, Runs: 1}},
+		{"again", "read", "", Options{Entries: []string{"get", "put", "get"}, Runs: 1}},
+		{"two runs", "read", "", Options{Entries: []string{"get", "put"}, Runs: 2}},
+		{"two runs, each from the start", "held", "", Options{Entries: []string{"get", "put"}, Runs: 2, Reset: true}},
+		{"input", "mine", "", Options{Entries: []string{"put", "get"}, Runs: 1, Ins: []string{"put/x=" + given}}},
+		{"runs that differ", "", "run 2 left other bits in x", Options{Entries: []string{"get", "put"}, Runs: 2,
+			Same: true}},
+		{"none", "", "which entry? There are put, get", Options{Runs: 1}},
+		{"another", "", `no entry "other"`, Options{Entries: []string{"put", "other"}, Runs: 1}},
+		{"another's input", "", "there are [put/x]", Options{Entries: []string{"put", "get"}, Runs: 1,
+			Ins: []string{"get/x=" + given}}},
+		{"twice", "", "given twice", Options{Entries: []string{"put"}, Runs: 1,
+			Ins: []string{"x=" + given, "put/x=" + given}}},
+	} {
+		out, closed := filepath.Join(dir, "out"), 0
+		os.Remove(out)
+		if c.fails == "" {
+			c.o.Outs = []string{"x=" + out}
+		}
+		_, err := Replay(file, c.o, func() (engine.Backend, string, error) {
+			return &plain{mem: map[uint64][]byte{}, closed: &closed}, "plain", nil
+		})
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s: %v, want something about %q", c.name, err, c.fails)
+			}
+			continue
+		}
+		if b, read := os.ReadFile(out); err != nil || read != nil || string(b) != c.want {
+			t.Errorf("%s: %q, %v, %v, want %q", c.name, b, err, read, c.want)
+		}
+	}
+}

@@ -3,45 +3,54 @@ package command
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"holdfast/internal/npy"
 	"holdfast/internal/recording"
 )
 
-// namedFiles reads NAME=FILE options, each for one of ports.
-func namedFiles(list []string, flag string, ports []recording.Port) (map[string]string, error) {
-	out := map[string]string{}
+// A bound is a file for an input or output.
+type bound struct {
+	entry int
+	port  *recording.Port
+	file  string
+}
+
+// bind reads [ENTRY/]NAME=FILE options, each for one of the ports of the entries that run. Without ENTRY/ only one of
+// them may have a port of that name.
+func (j *job) bind(list []string, flag string, ports [][]recording.Port) ([]bound, error) {
+	var out []bound
 	for _, text := range list {
 		name, file, ok := strings.Cut(text, "=")
 		if !ok || name == "" || file == "" {
 			return nil, usage("--%s %s: want NAME=FILE", flag, text)
 		}
-		if out[name] != "" {
+		b := bound{file: file}
+		var known []string
+		for i := range ports {
+			for k := range ports[i] {
+				p, full := &ports[i][k], j.names[i]+"/"+ports[i][k].Name
+				switch {
+				case name != p.Name && name != full:
+					if len(ports) == 1 {
+						full = p.Name
+					}
+					known = append(known, full)
+				case b.port != nil:
+					return nil, usage("--%s %s: several entries have one: say --%s %s=%s", flag, text, flag, full, file)
+				default:
+					b.entry, b.port = i, p
+				}
+			}
+		}
+		if b.port == nil {
+			return nil, usage("--%s %s: no %q; there are %v", flag, text, name, known)
+		}
+		if slices.ContainsFunc(out, func(x bound) bool { return x.port == b.port }) {
 			return nil, usage("--%s %s: given twice", flag, name)
 		}
-		if _, err := recording.FindPort(ports, name); err != nil {
-			return nil, usage("--%s %s: %v", flag, text, err)
-		}
-		out[name] = file
-	}
-	return out, nil
-}
-
-func readInputs(e *recording.Entry, list []string) (map[string][]byte, error) {
-	files, err := namedFiles(list, "in", e.Inputs)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string][]byte{}
-	for name, file := range files {
-		p, err := recording.FindPort(e.Inputs, name)
-		if err != nil {
-			return nil, err
-		}
-		if out[name], err = readInput(file, p); err != nil {
-			return nil, err
-		}
+		out = append(out, b)
 	}
 	return out, nil
 }

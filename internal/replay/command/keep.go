@@ -29,15 +29,23 @@ type Saved struct {
 	Took  float64 `json:"seconds"`
 }
 
-// An actor is a player, or a recoverer of one.
-type actor interface {
-	SetInput(name string, b []byte) error
-	Run(timeout time.Duration) error
-	Output(name string) ([]byte, error)
+// An actor is what runs: a player, or a recoverer of one.
+type actor struct {
+	player
+	entries []entry // as they stand in the job
+}
+
+type player interface {
 	Reset() error
 	SaveState(path string, runs uint64) (int64, error)
 	LoadState(s *replay.State) error
 	Close() error
+}
+
+type entry interface {
+	SetInput(name string, b []byte) error
+	Run(timeout time.Duration) error
+	Output(name string) ([]byte, error)
 }
 
 // open checks what was asked for and opens the state that is to be loaded; nil if there is none.
@@ -62,13 +70,16 @@ func (o *Options) open(f *recording.File) (*replay.State, error) {
 }
 
 // actor is what runs the recording. closing closes the backend that it has at the end.
-func (o *Options) actor(f *recording.File, p *replay.Player, b engine.Backend, way Way) (_ actor, closing func() error,
-	err error) {
+func (j *job) actor(p *replay.Player, b engine.Backend, way Way) (a *actor, closing func() error, err error) {
 	closing = func() error { return b.Close() }
-	if o.Retries == 0 {
-		return p, closing, nil
+	if j.Retries == 0 {
+		a = &actor{player: p}
+		for _, e := range p.Entries {
+			a.entries = append(a.entries, e)
+		}
+		return a, closing, nil
 	}
-	how := replay.Recovery{Retries: o.Retries, Every: o.CopyEvery, Reopen: func() (engine.Backend, error) {
+	how := replay.Recovery{Retries: j.Retries, Every: j.CopyEvery, Reopen: func() (engine.Backend, error) {
 		if err := b.Close(); err != nil {
 			return nil, err
 		}
@@ -80,8 +91,8 @@ func (o *Options) actor(f *recording.File, p *replay.Player, b engine.Backend, w
 		b = again
 		return b, nil
 	}}
-	if o.Carried != nil {
-		if how.Carried, how.Known, err = o.Carried(f); err != nil {
+	if j.Carried != nil {
+		if how.Carried, how.Known, err = j.Carried(j.file); err != nil {
 			return nil, closing, errors.Join(err, p.Close())
 		}
 	}
@@ -89,7 +100,11 @@ func (o *Options) actor(f *recording.File, p *replay.Player, b engine.Backend, w
 	if err != nil {
 		return nil, closing, errors.Join(err, p.Close())
 	}
-	return r, closing, nil
+	a = &actor{player: r}
+	for _, e := range r.Entries {
+		a.entries = append(a.entries, e)
+	}
+	return a, closing, nil
 }
 
 // A closed backend needs no closing.
@@ -98,7 +113,7 @@ type closed struct{ engine.Backend }
 func (closed) Close() error { return nil }
 
 // save writes the state after so many runs, if it is time.
-func (o *Options) save(p actor, runs int, report *Report) error {
+func (o *Options) save(p player, runs int, report *Report) error {
 	if o.SaveState == "" || runs < o.Runs && (o.SaveEvery == 0 || runs%o.SaveEvery != 0) {
 		return nil
 	}

@@ -93,7 +93,7 @@ func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
 	return out, tmp.Finish(0o666)
 }
 
-// Link links an entry of a recording; "" is the only one.
+// Link links one entry of a recording; "" is the only one.
 func Link(f *recording.File, entry string, g raw.GPU, to io.WriterAt) error {
 	w := hfx.NewWriter(to)
 	b, err := raw.Link(g, w)
@@ -104,13 +104,13 @@ func Link(f *recording.File, entry string, g raw.GPU, to io.WriterAt) error {
 	if err != nil {
 		return err
 	}
-	for _, port := range p.Entry.Inputs {
+	for _, port := range p.Entries[0].Inputs {
 		b.Port(portOf(w, &port, hfx.In))
 		if err := b.Write(uint64(port.Addr), make([]byte, port.Bytes)); err != nil {
 			return fmt.Errorf("input %s: %w", port.Name, err)
 		}
 	}
-	for _, port := range p.Entry.Outputs {
+	for _, port := range p.Entries[0].Outputs {
 		b.Port(portOf(w, &port, hfx.Out))
 		if err := b.Read(uint64(port.Addr), make([]byte, port.Bytes)); err != nil {
 			return fmt.Errorf("output %s: %w", port.Name, err)

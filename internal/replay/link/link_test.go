@@ -192,18 +192,18 @@ func expected(t *testing.T, file, version string, inputs map[string][]byte, runs
 		if inputs[name] == nil {
 			continue
 		}
-		if err := p.SetInput(name, inputs[name]); err != nil {
+		if err := p.Entries[0].SetInput(name, inputs[name]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range runs {
-		if err := p.Run(time.Minute); err != nil {
+		if err := p.Entries[0].Run(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := map[string][]byte{}
 	for _, name := range []string{"y", "z"} {
-		if out[name], err = p.Output(name); err != nil {
+		if out[name], err = p.Entries[0].Output(name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 // Limits beyond those that a reader has: what no recording of a real program comes near.
 const (
+	engineUnit = 2 << 20 // in which memory is mapped
 	maxWork    = 1 << 22 // pieces of work, in all entries
 	maxMemory  = 1 << 40 // bytes of device memory
 	topAddress = 1 << 49 // device addresses of sm_60 to sm_90 have 49 bits

@@ -186,6 +186,39 @@ func TestConstants(t *testing.T) {
 	}
 }
 
+// A recording that can be relocated is verified in two places. A word that was forgotten shows in the second.
+func TestMovable(t *testing.T) {
+	for _, s := range []*sketch{perceptron(t), tables(t)} {
+		n := 0
+		s.relocatable()
+		b := s.write(t)
+		if r := verified(t, b); r.Err(true) != nil {
+			t.Errorf("it is refused: %v", r.Err(true))
+		}
+		there, err := open(t, b).At(base + 7<<33)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := verify.Verify(there); err != nil || r.Err(true) != nil {
+			t.Errorf("in another place: %v, %v", err, r.Err(true))
+		}
+		all := s.patches
+		for i := range all {
+			s.patches = slices.Delete(slices.Clone(all), i, i+1)
+			r := verified(t, s.write(t))
+			if err := r.Err(true); err == nil || !strings.Contains(err.Error(), "with its memory from 0x") {
+				t.Errorf("without %v: %v", &all[i], err)
+			}
+			if r.Err(false) != nil {
+				n++
+			}
+		}
+		if n == 0 {
+			t.Error("no word that was forgotten is refused without --strict")
+		}
+	}
+}
+
 func levels(r *verify.Report) (list []string) {
 	for _, x := range r.Items {
 		if x.Kernel >= 0 {

@@ -245,20 +245,19 @@ func random(r *rand.Rand) *sketch {
 	return s
 }
 
-// An actor is a player, or a recoverer of one.
+// An actor is an entry, of a player or of a recoverer.
 type actor interface {
 	SetInput(name string, b []byte) error
 	Run(timeout time.Duration) error
 	Output(name string) ([]byte, error)
-	Reset() error
 }
 
 // act runs an entry a few times, with other inputs and put back now and then, and returns all outputs of all runs.
-func act(p actor, e *recording.Entry, seed uint64) (all []byte, err error) {
+func act(p actor, reset func() error, e *recording.Entry, seed uint64) (all []byte, err error) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	for range 7 {
 		if r.IntN(6) == 0 {
-			if err := p.Reset(); err != nil {
+			if err := reset(); err != nil {
 				return nil, err
 			}
 		}
@@ -327,7 +326,7 @@ func recovered(t *testing.T, b []byte, how tries, seed uint64) replay.Recovered 
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := act(p, p.Entry, seed)
+	want, err := act(p.Entries[0], p.Reset, p.Entries[0].Entry, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +361,7 @@ func recovered(t *testing.T, b []byte, how tries, seed uint64) replay.Recovered 
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := act(rec, p.Entry, seed)
+	got, err := act(rec.Entries[0], rec.Reset, p.Entries[0].Entry, seed)
 	if err != nil {
 		t.Fatalf("%+v, seed %d: %v", how, seed, err)
 	}

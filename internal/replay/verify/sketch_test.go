@@ -30,6 +30,7 @@ type sketch struct {
 	regions []region
 	work    []trace.Record
 	entry   recording.Entry // inputs and outputs
+	patches []recording.Patch
 }
 
 // A region's contents are nil for scratch memory.
@@ -93,6 +94,10 @@ func (s *sketch) write(t testing.TB) []byte {
 	}
 	e.Work = w.Put(work)
 	m.Entries = []recording.Entry{e}
+	if s.patches != nil {
+		b := w.Put(recording.AppendPatches(nil, s.patches))
+		m.Relocations = &b
+	}
 	if _, err := w.Finish(m); err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +106,41 @@ func (s *sketch) write(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// relocatable has the recording say which of its words are addresses: those that point into its memory.
+func (s *sketch) relocatable() *sketch {
+	points := func(v uint64) bool {
+		for _, r := range s.regions {
+			if v >= r.addr && v <= r.addr+uint64(r.bytes) {
+				return true
+			}
+		}
+		return false
+	}
+	find := func(p recording.Patch, b []byte) {
+		for at := 0; at+8 <= len(b); at += 8 {
+			if points(binary.LittleEndian.Uint64(b[at:])) {
+				p.Offsets = append(p.Offsets, int64(at))
+			}
+		}
+		if p.Offsets != nil {
+			s.patches = append(s.patches, p)
+		}
+	}
+	for i, r := range s.regions {
+		find(recording.Patch{In: recording.InRegion, Index: i}, r.contents)
+	}
+	n := 0
+	for _, rec := range s.work {
+		if l, ok := rec.(*trace.Launch); ok {
+			find(recording.Patch{In: recording.InLaunch, Index: n}, l.Params)
+		}
+		if _, ok := rec.(*trace.After); !ok {
+			n++
+		}
+	}
+	return s
 }
 
 // paramsOf is where a kernel's parameters are.
@@ -205,7 +245,7 @@ func played(t testing.TB, f *recording.File, lo, size uint64) outcome {
 	g.allowed = join(append(g.allowed, softgpu.Range{Addr: uint64(f.Manifest.Staging.Addr),
 		Len: uint64(f.Manifest.Staging.Bytes)}))
 	intact := g.canaries(t)
-	_ = p.Run(time.Minute)
+	_ = p.Entries[0].Run(time.Minute)
 	out := outcome{ended: g.ended, strays: g.strays}
 	if err := intact(); err != nil {
 		out.strays = append(out.strays, err.Error())

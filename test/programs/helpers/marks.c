@@ -74,6 +74,26 @@ static void texture(void)
 }
 
 
+CUresult cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream stream), cuMemFreeAsync(CUdeviceptr p, CUstream stream),
+	cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+static CUstream stream;
+static CUgraphExec exec;
+
+/* A graph that turns the two halves of the 8 bytes round, by way of memory that it allocates; or with a single node
+ * that copies the first half over the second. */
+static void capture(int memory)
+{
+	CUdeviceptr m;
+	CUgraph graph;
+	if (cuStreamCreate(&stream, 1) || cuStreamBeginCapture(stream, 2) ||
+	    (memory && (cuMemAllocAsync(&m, 3 << 20, stream) || cuMemcpyDtoDAsync_v2(m, p, 8, stream) ||
+	     cuMemcpyDtoDAsync_v2(p, m + 4, 4, stream) || cuMemcpyDtoDAsync_v2(p + 4, m, 4, stream) ||
+	     cuMemFreeAsync(m, stream))) ||
+	    (!memory && cuMemcpyDtoDAsync_v2(p + 4, p, 4, stream)) ||
+	    cuStreamEndCapture(stream, &graph) || cuGraphInstantiate(&exec, graph, 0))
+		exit(5);
+}
+
 static void setup(void)
 {
 	CUdevice dev;
@@ -85,7 +105,8 @@ static void setup(void)
 static void work(const char *text)
 {
 	char back[9] = "";
-	if (cuMemcpyHtoD(p, text, 8) || cuMemcpyDtoH(back, p, 8))
+	if (cuMemcpyHtoD(p, text, 8) || (exec && (cuGraphLaunch(exec, stream) || cuStreamSynchronize(stream))) ||
+	    cuMemcpyDtoH(back, p, 8))
 		exit(1);
 	printf("%s\n", back);
 }
@@ -153,6 +174,11 @@ int main(int argc, char **argv)
 		if (strcmp(mode, "texture"))
 			texture();
 		work("textures");
+		CALL(core, 11, pop);
+	} else if (!strcmp(mode, "single") || !strcmp(mode, "memory")) {
+		capture(!strcmp(mode, "memory"));
+		CALL(core, 9, push_a, "holdfast");
+		work("twohalfs");
 		CALL(core, 11, pop);
 	} else if (!strcmp(mode, "open")) {
 		CALL(core, 9, push_a, "holdfast");
