@@ -474,6 +474,31 @@ func TestCarried(t *testing.T) {
 	}) || slices.ContainsFunc(got, func(x recording.Span) bool { return uint64(x.Addr) < s.regions[6].addr }) {
 		t.Errorf("%v, %v, %v", got, known, err)
 	}
+	// Elsewhere it is the same memory.
+	const delta = 6 << 30
+	b = perceptron(t).relocatable().write(t)
+	here, err := verify.Verify(open(t, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err = verify.Carried(open(t, b), here); err != nil || len(got) == 0 {
+		t.Fatal(got, err)
+	}
+	moved, err := open(t, b).At(base + delta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := verify.Verify(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, known, err := verify.Carried(moved, there)
+	for i := range got {
+		got[i].Addr += delta
+	}
+	if err != nil || !known || !slices.Equal(far, got) {
+		t.Errorf("elsewhere: %v, %v, %v, want %v", far, known, err, got)
+	}
 	b = scatter(t).write(t)
 	if _, known, err := verify.Carried(open(t, b), verified(t, b)); known || err != nil {
 		t.Error(known, err)
