@@ -70,6 +70,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		"`NAME`: which entry, if there are several; given several times, they run in that order")
 	fs.StringVar(&o.Base, "base", "", "`ADDRESS` where device memory is to begin, if the recording can be relocated")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
+	fs.IntVar(&o.Retries, "retries", 0, "how often a run that fails is done again, with the same bits")
+	fs.IntVar(&o.CopyEvery, "copy-every", 0,
+		"with --retries: copy what runs carry on every so many `RUNS` (default 1); all since then are done again")
+	fs.StringVar(&o.SaveState, "save-state", "", "the `FILE` that memory goes to after the last run")
+	fs.IntVar(&o.SaveEvery, "save-every", 0, "with --save-state: after every so many `RUNS`, too")
+	fs.StringVar(&o.LoadState, "load-state", "",
+		"a `FILE` of --save-state to go on from; the runs before it count among those of -n")
 	fs.IntVar(&r.Index, "gpu", 0, "which GPU, in the driver's order")
 	asJSON := fs.Bool("json", false, "say what it did as JSON, on standard output")
 	fs.Usage = func() {

@@ -11,7 +11,9 @@ import (
 	"holdfast/internal/engine"
 	"holdfast/internal/engine/driver"
 	"holdfast/internal/engine/raw"
+	"holdfast/internal/recording"
 	"holdfast/internal/replay/command"
+	"holdfast/internal/replay/verify"
 
 	"github.com/spf13/cobra"
 )
@@ -41,7 +43,17 @@ What it cannot do (another driver, another GPU) it refuses by name. libcuda need
 NVIDIA driver and a GPU of the recording's kind, soft runs recordings with PTX on the
 software GPU. auto takes raw; if that refuses, libcuda, and says why; and soft where there
 is no GPU. --step runs one word after the other, not by raw: slower, but a fault names its
-kernel.`
+kernel.
+
+--retries N does a run that ends with a fault or takes too long again, up to N times, with
+the bits that it would have had: what it starts from is copied before each run, on the
+device with raw, else on the host. That is all memory but what the recording shows not to
+be carried from run to run; --copy-every K copies it every K runs only, and does all since
+then again. --json says what that cost. libcuda cannot end work that takes too long.
+
+--save-state FILE writes what runs carry on after the last one, with --save-every K after
+every K. --load-state FILE goes on from there: -n counts the runs before, so the same
+command does what is left.`
 
 type replayFlags struct {
 	command.Options
@@ -59,6 +71,8 @@ func (a *app) replayVerb() *cobra.Command {
 		Long:  replayLong,
 		Example: `  holdfast replay resnet.hfr --in image=cat.npy --out scores=scores.npy
   holdfast replay resnet.hfr -n 1000 --json
+  holdfast replay step.hfr -n 1000 --save-state s --save-every 50   # and, if it was killed:
+  holdfast replay step.hfr -n 1000 --save-state s --save-every 50 --load-state s
   holdfast replay gpt.hfr --entry prefill --entry decode --out decode/logits=logits.npy`,
 		Args: exactly("MODEL.hfr"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,8 +89,22 @@ func (a *app) replayVerb() *cobra.Command {
 	entryFlag(cmd, &f.Entries, "which entry, if there are several; repeated, they run in that order")
 	baseFlag(cmd, &f.Base)
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
+	cmd.Flags().IntVar(&f.Retries, "retries", 0, "how often a run that fails is done again")
+	cmd.Flags().IntVar(&f.CopyEvery, "copy-every", 0, "with --retries: runs from one copy to the next (default 1)")
+	cmd.Flags().StringVar(&f.SaveState, "save-state", "", "`FILE` that memory goes to after the last run")
+	cmd.Flags().IntVar(&f.SaveEvery, "save-every", 0, "with --save-state: after every so many runs, too")
+	cmd.Flags().StringVar(&f.LoadState, "load-state", "", "`FILE` of --save-state to go on from")
 	backendFlag(cmd, &f.backend)
 	return cmd
+}
+
+// carried asks the verifier what runs of a recording both change and depend on.
+func carried(f *recording.File) ([]recording.Span, bool, error) {
+	r, err := verify.Verify(f)
+	if err != nil {
+		return nil, false, err
+	}
+	return verify.Carried(f, r)
 }
 
 func baseFlag(cmd *cobra.Command, to *string) {
@@ -99,6 +127,7 @@ func (a *app) replay(ctx context.Context, path string, f replayFlags) error {
 		ways = append(ways, openRaw)
 	}
 	ways = append(ways, func() (engine.Backend, string, error) { return a.backend(ctx, f) })
+	f.Carried = carried
 	report, err := command.Replay(path, f.Options, ways...)
 	var wrong *command.UsageError
 	var fault *engine.Fault

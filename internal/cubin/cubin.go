@@ -33,6 +33,7 @@ type Image struct {
 	Size      uint64   // bytes, a multiple of 4096
 	Kernels   []string // names, in the order of the file
 	Variables []Variable
+	Data      []Span // what kernels may write: variables, named or not
 
 	file     *fatbin.Cubin
 	syms     []fatbin.Symbol
@@ -86,6 +87,11 @@ type Function struct {
 type Span struct {
 	Offset uint64
 	Size   uint32
+}
+
+// written says whether kernels may write a section that is loaded: which is all but code and constants.
+func written(s *fatbin.Section) bool {
+	return !strings.HasPrefix(s.Name, textPrefix) && !strings.HasPrefix(s.Name, bankPrefix)
 }
 
 // A Variable is one of an image: a __device__ or __constant__ variable.
@@ -203,6 +209,9 @@ func (im *Image) layOut() error {
 				return err
 			}
 			im.at[i] = at
+			if written(s) {
+				im.Data = append(im.Data, Span{at, uint32(s.Size)})
+			}
 		}
 	}
 	im.trap = (im.Size + alignSections - 1) &^ (alignSections - 1)

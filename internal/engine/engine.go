@@ -70,7 +70,7 @@ type Param struct{ Offset, Size uint32 }
 // A Program is words that are ready to run.
 type Program interface {
 	// Run runs all words in order; it returns when the last is complete, or with a *Fault or *Timeout. After either
-	// of these the backend is of no more use but to be closed.
+	// of these the backend is of no more use but to be closed or, if it is a Reviver, revived.
 	Run(timeout time.Duration) error
 	Close() error
 }

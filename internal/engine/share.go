@@ -4,7 +4,7 @@ package engine
 // time; one goroutine starts parts in all of them. The spaces share their fate: when the work of one fails, the work
 // of all has ended.
 type Sharer interface {
-	Backend
+	Reviver
 	// Beside makes another address space on the same GPU. It ends with the one that it was asked of at the latest.
 	Beside() (Sharer, error)
 	// MapHost puts memory of the host at a device address, as Map does, and returns it as this process sees it.
@@ -17,9 +17,6 @@ type Sharer interface {
 	// Failed is the error that has ended all work, nil if there was none. It costs no call of the driver, and does not
 	// say whose work it was.
 	Failed() error
-	// Revive makes work possible again after a failure, or stops what does not end by itself. Memory is as the work
-	// has left it, what was under way is lost, and programs and parts can be run again.
-	Revive() error
 }
 
 // Parts is a program in parts.

@@ -8,7 +8,7 @@ import (
 	"holdfast/internal/recording"
 )
 
-// A Divided is an entry of a recording that runs part by part: whoever starts the parts, with engine.Sharer.Start and
+// A Divided is a recording that runs part by part: whoever starts the parts of an entry, with engine.Sharer.Start and
 // in their order, may let any time pass between two of them, in which other work has the GPU. What a part has left in
 // memory is what the next one finds, so a stop between two takes nothing but not to start the next.
 //
@@ -17,58 +17,70 @@ import (
 //
 // It is for one goroutine, that of its address space.
 type Divided struct {
+	Entries []*DividedEntry // those that were read, in their order; they share memory
 	p       *Player
+	staging *staging
+}
+
+// A DividedEntry is an entry of a Divided.
+type DividedEntry struct {
+	*recording.Entry
+	e       *Entry
 	b       engine.Sharer
 	parts   engine.Parts
-	staging *staging
 	inputs  map[string][]byte // memory of the host
 	outputs map[string][]byte
 }
 
-// Divide puts what was read, an entry, on an address space of its own, in place of Load. A part begins at each word in
-// cuts, and where else the backend has to start something. Closing the backend stays the caller's.
-func (p *Player) Divide(b engine.Sharer, cuts []int) (*Divided, error) {
-	if len(p.Entries) != 1 {
-		return nil, fmt.Errorf("%d entries, one can be divided", len(p.Entries))
-	}
-	d := &Divided{p: p, b: b, staging: newStaging(b, p.f.Manifest.Staging)}
-	err := p.load(d.staging, func() error { return d.Cut(cuts) })
+// Divide puts what was read on an address space of its own, in place of Load. A part begins at each word that cuts says
+// of an entry, and where else the backend has to start something. Closing the backend stays the caller's.
+func (p *Player) Divide(b engine.Sharer, cuts func(e *Entry) []int) (*Divided, error) {
+	d := &Divided{p: p, staging: newStaging(b, p.f.Manifest.Staging)}
+	err := p.load(d.staging, func() error { return d.prepare(b, cuts) })
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.closeParts())
 	}
-	d.inputs, d.outputs = d.staging.ports(p.Entries[0].Inputs), d.staging.ports(p.Entries[0].Outputs)
 	return d, nil
 }
 
-// Cut makes other parts of the words. None may be under way.
-func (d *Divided) Cut(cuts []int) error {
-	words, err := d.p.Entries[0].Words()
+func (d *Divided) prepare(b engine.Sharer, cuts func(e *Entry) []int) error {
+	for _, e := range d.p.Entries {
+		x := &DividedEntry{Entry: e.Entry, e: e, b: b, inputs: d.staging.ports(e.Inputs),
+			outputs: d.staging.ports(e.Outputs)}
+		if err := x.Cut(cuts(e)); err != nil {
+			return errors.Join(err, d.closeParts())
+		}
+		d.Entries = append(d.Entries, x)
+	}
+	return nil
+}
+
+// Cut makes the parts anew. None may be under way.
+func (e *DividedEntry) Cut(cuts []int) error {
+	words, err := e.e.Words()
 	if err != nil {
 		return err
 	}
-	parts, err := d.b.Divide(words, cuts)
+	parts, err := e.b.Divide(words, cuts)
 	if err != nil {
 		return err
 	}
-	old := d.parts
-	if d.parts = parts; old != nil {
+	old := e.parts
+	if e.parts = parts; old != nil {
 		return old.Close()
 	}
 	return nil
 }
 
 // Parts is the work. It belongs to the backend that Divide was given.
-func (d *Divided) Parts() engine.Parts { return d.parts }
-
-// Entry is what of the recording this is.
-func (d *Divided) Entry() *recording.Entry { return d.p.Entries[0].Entry }
+func (e *DividedEntry) Parts() engine.Parts { return e.parts }
 
 // SetInput gives an input its bytes. One that is given none keeps those that it has, at first those of the recording.
 // No part may be under way.
-func (d *Divided) SetInput(name string, b []byte) error {
-	to, ok := d.inputs[name]
+func (e *DividedEntry) SetInput(name string, b []byte) error {
+	to, ok := e.inputs[name]
 	if !ok || len(b) != len(to) {
-		_, err := recording.FindPort(d.Entry().Inputs, name)
+		_, err := recording.FindPort(e.Inputs, name)
 		if err == nil {
 			err = fmt.Errorf("%s: %d bytes, it has %d", name, len(b), len(to))
 		}
@@ -79,21 +91,30 @@ func (d *Divided) SetInput(name string, b []byte) error {
 }
 
 // Output is what the last part has left in an output. It is the memory itself: the next run writes it.
-func (d *Divided) Output(name string) ([]byte, error) {
-	b, ok := d.outputs[name]
+func (e *DividedEntry) Output(name string) ([]byte, error) {
+	b, ok := e.outputs[name]
 	if !ok {
-		_, err := recording.FindPort(d.Entry().Outputs, name)
+		_, err := recording.FindPort(e.Outputs, name)
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	return b, nil
 }
 
-// Reset puts memory and variables back to what they were when the range began, also what work that was cut short has
-// left half changed. Inputs stay as they are. It is work of the channel.
+// Reset puts memory and variables back to what they were when the first range began, also what work that was cut short
+// has left half changed. Inputs stay as they are. It is work of the channel.
 func (d *Divided) Reset() error { return d.p.Reset() }
 
-// Close lets go of what Divide has made.
-func (d *Divided) Close() error { return errors.Join(d.parts.Close(), d.p.Close()) }
+// Close lets go of what Divide has made on the backend.
+func (d *Divided) Close() error { return errors.Join(d.closeParts(), d.p.Close()) }
+
+func (d *Divided) closeParts() error {
+	var errs []error
+	for _, e := range d.Entries {
+		errs = append(errs, e.parts.Close())
+	}
+	d.Entries = nil
+	return errors.Join(errs...)
+}
 
 // staging is an address space whose staging memory is memory of the host.
 type staging struct {
@@ -113,29 +134,27 @@ func newStaging(b engine.Sharer, s recording.Span) *staging {
 	return &staging{Sharer: b, at: at, end: end, maps: map[uint64][]uint64{}}
 }
 
-type span struct{ addr, size uint64 }
-
 // pieces are what lies before staging memory, in it, and behind it.
-func (s *staging) pieces(addr, size uint64) [3]span {
+func (s *staging) pieces(addr, size uint64) [3]engine.Range {
 	a, b := min(max(s.at, addr), addr+size), min(max(s.end, addr), addr+size)
-	return [3]span{{addr, a - addr}, {a, b - a}, {b, addr + size - b}}
+	return [3]engine.Range{{Addr: addr, Size: a - addr}, {Addr: a, Size: b - a}, {Addr: b, Size: addr + size - b}}
 }
 
 // Map maps device memory, and where staging memory is, memory of the host.
 func (s *staging) Map(addr, size uint64) (err error) {
 	for i, r := range s.pieces(addr, size) {
-		if r.size == 0 {
+		if r.Size == 0 {
 			continue
 		}
 		if i == 1 {
-			s.host, err = s.MapHost(r.addr, r.size)
+			s.host, err = s.MapHost(r.Addr, r.Size)
 		} else {
-			err = s.Sharer.Map(r.addr, r.size)
+			err = s.Sharer.Map(r.Addr, r.Size)
 		}
 		if err != nil {
 			return errors.Join(err, s.Unmap(addr))
 		}
-		s.maps[addr] = append(s.maps[addr], r.addr)
+		s.maps[addr] = append(s.maps[addr], r.Addr)
 	}
 	return nil
 }

@@ -7,7 +7,11 @@
 // (recording.File.At): nothing of a backend is a player's but what it made there. What they then share is the
 // goroutine, since a backend is for one at a time, and the end: a fault or timeout of one is that of the backend.
 //
-// The package must not import anything of this module but recording, trace and engine: a replayer is small.
+// A Player runs entries as a whole, a Divided part by part, so that others can have the GPU in between. A Recoverer
+// does runs that failed again, with the same bits; SaveState and LoadState take what runs carry on from one process to
+// the next.
+//
+// The package must not import anything of this module but recording, newfile, trace and engine: a replayer is small.
 package replay
 
 import (
@@ -58,7 +62,7 @@ func Read(f *recording.File, entries ...string) (*Player, error) {
 	if len(entries) == 0 {
 		entries = []string{""}
 	}
-	p := &Player{f: f, images: map[*recording.Image][]byte{}}
+	p := &Player{f: f}
 	for _, name := range entries {
 		e := &Entry{p: p}
 		var err error
@@ -70,18 +74,24 @@ func Read(f *recording.File, entries ...string) (*Player, error) {
 		}
 		p.Entries = append(p.Entries, e)
 	}
+	err := p.readImages()
+	p.Times.Read = time.Since(begun)
+	return p, err
+}
+
+// readImages reads the code.
+func (p *Player) readImages() error {
+	p.images = map[*recording.Image][]byte{}
 	var blobs []recording.Blob
 	var parts [][]byte
-	for _, c := range f.Manifest.Code {
+	for _, c := range p.f.Manifest.Code {
 		for i := range c.Images {
 			blobs = append(blobs, c.Images[i].Contents)
 			parts = append(parts, make([]byte, c.Images[i].Contents.Bytes))
 			p.images[&c.Images[i]] = parts[len(parts)-1]
 		}
 	}
-	err := f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
-	p.Times.Read = time.Since(begun)
-	return p, err
+	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { copy(parts[i][offset:], b); return nil })
 }
 
 // Load puts entries of a recording on a backend; closing that stays the caller's.
@@ -96,6 +106,7 @@ func Load(b engine.Backend, f *recording.File, entries ...string) (*Player, erro
 // Load does so with what was read.
 func (p *Player) Load(b engine.Backend) error { return p.load(b, p.prepare) }
 
+// load does so with another way to make work ready.
 func (p *Player) load(b engine.Backend, prepare func() error) error {
 	p.b = b
 	for _, step := range []struct {
@@ -152,11 +163,14 @@ func (p *Player) memory() error {
 		}
 		p.mapped = append(p.mapped, uint64(s.Addr))
 	}
-	return p.fill(true)
+	if err := p.contents(); err != nil {
+		return err
+	}
+	return p.recorded()
 }
 
-// fill writes the contents that there were when the first range began, and the inputs that came in.
-func (p *Player) fill(inputs bool) error {
+// contents writes what there was when the first range began.
+func (p *Player) contents() error {
 	var blobs []recording.Blob
 	var at []uint64
 	for _, r := range p.f.Manifest.Memory {
@@ -164,13 +178,24 @@ func (p *Player) fill(inputs bool) error {
 			blobs, at = append(blobs, *r.Contents), append(at, uint64(r.Addr))
 		}
 	}
+	return p.write(blobs, at)
+}
+
+// recorded writes the inputs that came in.
+func (p *Player) recorded() error {
+	var blobs []recording.Blob
+	var at []uint64
 	for _, e := range p.Entries {
 		for _, in := range e.Inputs {
-			if inputs && in.Recorded != nil {
+			if in.Recorded != nil {
 				blobs, at = append(blobs, *in.Recorded), append(at, uint64(in.Addr))
 			}
 		}
 	}
+	return p.write(blobs, at)
+}
+
+func (p *Player) write(blobs []recording.Blob, at []uint64) error {
 	return p.f.Each(blobs, func(i int, offset int64, b []byte) error { return p.b.Write(at[i]+uint64(offset), b) })
 }
 
@@ -374,8 +399,20 @@ func (p *Player) Reset() error {
 			return err
 		}
 	}
-	if err := p.fill(false); err != nil {
+	if err := p.contents(); err != nil {
 		return err
+	}
+	return p.restoreCode()
+}
+
+// restoreCode puts variables back, also those that the recording does not name, where the backend knows them.
+func (p *Player) restoreCode() error {
+	for _, c := range p.codes {
+		if c, ok := c.(engine.Stateful); ok {
+			if err := c.Restore(); err != nil {
+				return err
+			}
+		}
 	}
 	return p.variables()
 }

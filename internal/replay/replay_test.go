@@ -108,7 +108,7 @@ func (p *memoryProgram) Close() error { p.closed++; return nil }
 
 // open makes a recording: in0 (4 bytes) → 0x200010; increments of 0x200010 and 0x200020, which may run at once; 8
 // bytes from there out.
-func open(t *testing.T) *recording.File {
+func open(t testing.TB) *recording.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.hfr")
 	w, err := recording.Create(path)

@@ -57,6 +57,12 @@ func main() {
 	}
 }
 
+// copied is a copy of a recording with one entry.
+type copied struct {
+	*replay.DividedEntry
+	*replay.Divided
+}
+
 // A tenant has what it is asked, and what it must answer.
 type tenant struct {
 	name     string
@@ -119,7 +125,11 @@ func run(path string, c machine.Config, instances int) (err error) {
 				if err != nil {
 					return nil, err
 				}
-				return p.Divide(on, nil)
+				d, err := p.Divide(on, func(*replay.Entry) []int { return nil })
+				if err != nil {
+					return nil, err
+				}
+				return copied{d.Entries[0], d}, nil
 			}})
 		if err != nil {
 			return err

@@ -274,8 +274,12 @@ func (b *Backend) Read(addr uint64, p []byte) error {
 // Close implements engine.Backend.
 func (b *Backend) Close() error {
 	return b.do(func() error {
-		if b.bad != nil { // calls would fail, or wait for what does not end; the end of the process frees all
+		var late *engine.Timeout
+		switch {
+		case errors.As(b.bad, &late): // calls would wait for what does not end; the end of the process frees all
 			return nil
+		case b.bad != nil:
+			return b.abandon()
 		}
 		all := []error{b.drv.StreamDestroy(b.stream), b.drv.HostFree(b.bounce)}
 		for addr := range b.maps {
@@ -286,6 +290,19 @@ func (b *Backend) Close() error {
 		}
 		return errors.Join(append(all, b.drv.PrimaryContextRelease(b.dev))...)
 	})
+}
+
+// abandon lets go of a context that has failed, so that another one can be had. With it goes all that is the context's;
+// of the rest each call may fail, as the driver likes.
+func (b *Backend) abandon() error {
+	err := b.drv.PrimaryContextRelease(b.dev)
+	for addr := range b.maps {
+		_ = b.unmap(addr)
+	}
+	for _, s := range b.spans {
+		_ = b.drv.AddressFree(cuda.DevicePtr(s.addr), s.size)
+	}
+	return err
 }
 
 type code struct {

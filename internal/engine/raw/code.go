@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -13,8 +14,11 @@ type code struct {
 	b      *Backend
 	image  *cubin.Image
 	memory *memory
-	users  int // programs that launch it
+	data   [][]byte // what its variables held at first
+	users  int      // programs that launch it
 }
+
+var _ engine.Stateful = (*code)(nil)
 
 // A kernel is one of a code.
 type kernel struct {
@@ -53,6 +57,9 @@ func (b *Backend) Load(image []byte) (engine.Code, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raw: load: %w", err), c.Close())
+	}
+	for _, s := range im.Data {
+		c.data = append(c.data, bytes.Clone(placed[s.Offset:][:s.Size]))
 	}
 	return c, nil
 }
@@ -99,6 +106,25 @@ func (c *code) Symbol(name string) (addr, size uint64, err error) {
 		}
 	}
 	return 0, 0, fmt.Errorf("raw: no variable %s in the code", name)
+}
+
+// Data is where all variables lie, those without names too.
+func (c *code) Data() []engine.Range {
+	var out []engine.Range
+	for _, s := range c.image.Data {
+		out = append(out, engine.Range{Addr: c.memory.addr + s.Offset, Size: uint64(s.Size)})
+	}
+	return out
+}
+
+// Restore writes them anew.
+func (c *code) Restore() error {
+	for i, r := range c.Data() {
+		if err := c.b.Write(r.Addr, c.data[i]); err != nil {
+			return fmt.Errorf("raw: variables: %w", err)
+		}
+	}
+	return nil
 }
 
 func (k *kernel) Name() string { return k.fn.Name }

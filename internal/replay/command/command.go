@@ -29,6 +29,7 @@ type Options struct {
 	Reset     bool     // put memory back before each run but the first
 	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
+	Keeping
 }
 
 // A UsageError is a fault of the command line.
@@ -54,6 +55,10 @@ type Report struct {
 	Resident int64 `json:"resident_bytes"`
 	Grown    int64 `json:"resident_grown_bytes"`
 	Same     bool  `json:"same"` // all outputs of all runs were compared, and were the same
+	// Before is how many of the runs had led to the state that was loaded.
+	Before   uint64            `json:"runs_before,omitempty"`
+	Saved    *Saved            `json:"saved,omitempty"`
+	Recovery *replay.Recovered `json:"recovery,omitempty"` // with --retries
 }
 
 // Print writes the report for people.
@@ -65,6 +70,9 @@ func (r *Report) Print(w io.Writer, program string) error {
 	}
 	_, err := fmt.Fprintf(w, "%s: %d runs on %s (%s): first %v, median %v; %v in all\n", program, r.Runs, r.Device,
 		r.Backend, seconds(r.First), seconds(r.Median), seconds(r.Total))
+	if err == nil {
+		err = r.printKept(w, program)
+	}
 	return err
 }
 
@@ -94,6 +102,13 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	state, err := o.open(file)
+	if err != nil {
+		return nil, err
+	}
+	if state != nil {
+		defer state.Close()
+	}
 	report := &Report{Runs: o.Runs}
 	var refused []error
 	for _, open := range ways {
@@ -103,7 +118,11 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 			report.Refused = append(report.Refused, fmt.Sprintf("%s: %v", report.Backend, err))
 			continue
 		}
-		if err := errors.Join(j.play(p, report), b.Close()); err != nil {
+		a, closing, err := j.actor(p, b, open)
+		if err == nil {
+			err = j.play(a, p, state, report)
+		}
+		if err := errors.Join(err, closing()); err != nil {
 			return nil, err
 		}
 		return report, nil
@@ -207,24 +226,31 @@ func (j *job) ready(open Way, report *Report) (engine.Backend, *replay.Player, e
 const keptTimes = 1 << 16
 
 // play runs the recording and writes its outputs.
-func (j *job) play(p *replay.Player, report *Report) error {
+func (j *job) play(a *actor, p *replay.Player, state *replay.State, report *Report) error {
+	if state != nil {
+		if err := a.LoadState(state); err != nil {
+			return errors.Join(err, a.Close())
+		}
+		report.Before = state.Runs
+	}
 	for i, in := range j.ins {
-		if err := p.Entries[in.entry].SetInput(in.port.Name, j.data[i]); err != nil {
-			return errors.Join(err, p.Close())
+		if err := a.entries[in.entry].SetInput(in.port.Name, j.data[i]); err != nil {
+			return errors.Join(err, a.Close())
 		}
 	}
-	times := make([]time.Duration, min(j.Runs, keptTimes))
+	before := int(min(report.Before, uint64(j.Runs)))
+	times := make([]time.Duration, min(j.Runs-before, keptTimes))
 	var first [][]byte // outputs of the first run
 	var half int64
-	for i := range j.Runs {
+	for i := range j.Runs - before {
 		if j.Reset && i > 0 {
-			if err := p.Reset(); err != nil {
-				return errors.Join(err, p.Close())
+			if err := a.Reset(); err != nil {
+				return errors.Join(err, a.Close())
 			}
 		}
 		started := time.Now()
 		for _, e := range j.script {
-			if err := p.Entries[e].Run(j.Timeout); err != nil {
+			if err := a.entries[e].Run(j.Timeout); err != nil {
 				return j.named(e, err) // the backend is of no more use but to be closed
 			}
 		}
@@ -232,26 +258,33 @@ func (j *job) play(p *replay.Player, report *Report) error {
 		if i == 0 {
 			report.First = times[0].Seconds()
 		}
-		if i == j.Runs/2 {
+		if i == (j.Runs-before)/2 {
 			half = procstat.Resident()
+		}
+		if err := j.save(a, before+i+1, report); err != nil {
+			return errors.Join(err, a.Close())
 		}
 		if !j.Same {
 			continue
 		}
-		if err := compare(p, &first, i); err != nil {
-			return errors.Join(err, p.Close())
+		if err := compare(p, a, &first, i); err != nil {
+			return errors.Join(err, a.Close())
 		}
 	}
 	report.Same = j.Same
 	report.Resident = procstat.Resident()
 	report.Grown = report.Resident - half
-	if err := j.writeOutputs(p); err != nil {
-		return errors.Join(err, p.Close())
+	if err := j.writeOutputs(a); err != nil {
+		return errors.Join(err, a.Close())
 	}
 	report.Start, report.Total = p.Times, processAge().Seconds()
-	slices.Sort(times)
-	report.Median = times[len(times)/2].Seconds()
-	return p.Close()
+	if slices.Sort(times); len(times) > 0 {
+		report.Median = times[len(times)/2].Seconds()
+	}
+	if r, ok := a.player.(*replay.Recoverer); ok {
+		report.Recovery = &r.Done
+	}
+	return a.Close()
 }
 
 // named says which entry an error is of, if there are several.
@@ -263,11 +296,11 @@ func (j *job) named(entry int, err error) error {
 }
 
 // compare compares the outputs of a run with those of the first, which it keeps.
-func compare(p *replay.Player, first *[][]byte, run int) error {
+func compare(p *replay.Player, a *actor, first *[][]byte, run int) error {
 	n := 0
-	for _, e := range p.Entries {
+	for k, e := range p.Entries {
 		for _, port := range e.Outputs {
-			data, err := e.Output(port.Name)
+			data, err := a.entries[k].Output(port.Name)
 			switch {
 			case err != nil:
 				return err
@@ -282,9 +315,9 @@ func compare(p *replay.Player, first *[][]byte, run int) error {
 	return nil
 }
 
-func (j *job) writeOutputs(p *replay.Player) error {
+func (j *job) writeOutputs(a *actor) error {
 	for _, out := range j.outs {
-		data, err := p.Entries[out.entry].Output(out.port.Name)
+		data, err := a.entries[out.entry].Output(out.port.Name)
 		if err == nil {
 			err = writeOutput(out.file, out.port, data)
 		}

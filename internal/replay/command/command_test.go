@@ -19,6 +19,7 @@ type plain struct {
 	mem          map[uint64][]byte
 	refuse, fail error
 	closed       *int
+	breaks       *int // run after which it fails once; nil: none
 }
 
 func (g *plain) Info() engine.Info { return engine.Info{Name: "plain", Arch: 90, Cubin: true} }
@@ -58,6 +59,11 @@ func (p *copies) Run(time.Duration) error {
 	for _, w := range p.words {
 		for _, op := range w.Ops {
 			copy(p.g.at(op.Copy.Dst)[:op.Copy.Width], p.g.at(op.Copy.Src))
+		}
+	}
+	if p.g.breaks != nil {
+		if *p.g.breaks--; *p.g.breaks == 0 {
+			return &engine.Fault{Err: errors.New("once")}
 		}
 	}
 	return p.g.fail
@@ -103,7 +109,7 @@ func TestWays(t *testing.T) {
 				return nil, name, opens
 			}
 			opened++
-			return &plain{map[uint64][]byte{}, refuse, fail, &closed}, name, nil
+			return &plain{mem: map[uint64][]byte{}, refuse: refuse, fail: fail, closed: &closed}, name, nil
 		}
 	}
 	no := errors.New("no such driver")
@@ -216,7 +222,7 @@ func TestScript(t *testing.T) {
 			c.o.Outs = []string{"x=" + out}
 		}
 		_, err := Replay(file, c.o, func() (engine.Backend, string, error) {
-			return &plain{map[uint64][]byte{}, nil, nil, &closed}, "plain", nil
+			return &plain{mem: map[uint64][]byte{}, closed: &closed}, "plain", nil
 		})
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {

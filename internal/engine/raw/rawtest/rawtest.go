@@ -68,6 +68,9 @@ type Launch struct {
 	Params []byte // from its first parameter on
 }
 
+// Program is where its code begins.
+func (l *Launch) Program() uint64 { return l.Get(qmd.ProgramUpper, 0)<<32 | l.Get(qmd.ProgramLower, 0) }
+
 // Play plays the launch of the descriptor at an address: one that moves memory, or else one of a kernel of im, which
 // own does. im may be nil.
 func Play(m *rmtest.Memory, at uint64, im *cubin.Image, own func(*Launch) error) error {
@@ -79,7 +82,7 @@ func Play(m *rmtest.Memory, at uint64, im *cubin.Image, own func(*Launch) error)
 	if bank == nil {
 		return errors.New("constant bank 0 is not mapped")
 	}
-	program := d.Get(qmd.ProgramUpper, 0)<<32 | d.Get(qmd.ProgramLower, 0)
+	program := (&Launch{Descriptor: d}).Program()
 	code, err := move.Code(90)
 	if err != nil {
 		return err
