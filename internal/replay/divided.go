@@ -13,7 +13,8 @@ import (
 // memory is what the next one finds, so a stop between two takes nothing but not to start the next.
 //
 // Inputs and outputs are memory of the host, which the GPU reads and writes: to give and to take them is no work of the
-// channel. A run is SetInput, all parts from the first to the last, and Output, and allocates nothing.
+// channel. A run is SetInput, all parts from the first to the last, and Output, and allocates nothing. Where the
+// backend has no such memory (engine.ErrNoHost) they are copied.
 //
 // It is for one goroutine, that of its address space.
 type Divided struct {
@@ -78,6 +79,9 @@ func (e *DividedEntry) Parts() engine.Parts { return e.parts }
 // SetInput gives an input its bytes. One that is given none keeps those that it has, at first those of the recording.
 // No part may be under way.
 func (e *DividedEntry) SetInput(name string, b []byte) error {
+	if e.inputs == nil {
+		return e.e.SetInput(name, b)
+	}
 	to, ok := e.inputs[name]
 	if !ok || len(b) != len(to) {
 		_, err := recording.FindPort(e.Inputs, name)
@@ -92,6 +96,9 @@ func (e *DividedEntry) SetInput(name string, b []byte) error {
 
 // Output is what the last part has left in an output. It is the memory itself: the next run writes it.
 func (e *DividedEntry) Output(name string) ([]byte, error) {
+	if e.outputs == nil {
+		return e.e.Output(name)
+	}
 	b, ok := e.outputs[name]
 	if !ok {
 		_, err := recording.FindPort(e.Outputs, name)
@@ -146,9 +153,11 @@ func (s *staging) Map(addr, size uint64) (err error) {
 		if r.Size == 0 {
 			continue
 		}
+		err = engine.ErrNoHost
 		if i == 1 {
 			s.host, err = s.MapHost(r.Addr, r.Size)
-		} else {
+		}
+		if errors.Is(err, engine.ErrNoHost) {
 			err = s.Sharer.Map(r.Addr, r.Size)
 		}
 		if err != nil {
@@ -171,6 +180,9 @@ func (s *staging) Unmap(addr uint64) error {
 
 func (s *staging) ports(list []recording.Port) map[string][]byte {
 	out := map[string][]byte{}
+	if s.host == nil {
+		return nil
+	}
 	for _, p := range list {
 		out[p.Name] = s.host[uint64(p.Addr)-s.at:][:p.Bytes:p.Bytes]
 	}

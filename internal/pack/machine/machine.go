@@ -198,6 +198,11 @@ func (m *Machine) attend(r *request, away <-chan struct{}) bool {
 }
 
 func (r *request) giveInputs() error {
+	if r.t.reset {
+		if err := r.place.copy.Reset(); err != nil {
+			return err
+		}
+	}
 	for name, b := range r.In {
 		if err := r.place.copy.SetInput(name, b); err != nil {
 			return err

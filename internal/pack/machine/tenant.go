@@ -28,6 +28,8 @@ type Spec struct {
 	pack.Tenant // its Parts are found out
 	// Keep says that requests build on what earlier ones left in memory.
 	Keep bool
+	// Reset puts memory back before each request. It is work beside that of others.
+	Reset bool
 	// Load puts a copy of the recording on an address space.
 	Load func(on engine.Sharer) (Copy, error)
 }
@@ -37,6 +39,7 @@ type tenant struct {
 	name   string
 	id     pack.TenantID
 	keep   bool
+	reset  bool
 	parts  int
 	places [][]*place // by device and instance
 	faulty error
@@ -57,7 +60,7 @@ func (m *Machine) Add(s Spec) (err error) {
 	if s.Instances == 0 {
 		s.Instances = 1
 	}
-	t := &tenant{name: s.Name, keep: s.Keep}
+	t := &tenant{name: s.Name, keep: s.Keep, reset: s.Reset}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%s: %w", s.Name, err), m.unload(t))
