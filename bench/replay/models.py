@@ -518,4 +518,5 @@ def main():
                 record(torch, case, args.dir)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -45,8 +45,11 @@ each has an address space of its own; or they must be relocatable (holdfast reco
 
 type serveFlags struct {
 	replayFlags
-	listen string
-	grace  time.Duration
+	listen     string
+	grace      time.Duration
+	pack       bool
+	config     string
+	repository string
 }
 
 func (a *app) serveVerb() *cobra.Command {
@@ -58,21 +61,38 @@ func (a *app) serveVerb() *cobra.Command {
 		Example: `  holdfast serve resnet.hfr
   curl -s localhost:8000/v2/models/resnet
   holdfast serve gpt.hfr --entry prefill --entry decode
-  holdfast serve a.hfr small=b.hfr --backend raw --listen 0.0.0.0:8000`,
-		Args: cobra.MinimumNArgs(1),
+  holdfast serve a.hfr small=b.hfr --backend raw --listen 0.0.0.0:8000
+  holdfast serve --pack resnet.hfr=slo:20ms,instances:2 bert.hfr=slo:50ms,weight:2`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, f) },
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8000", "`HOST:PORT`; port 0: any that is free")
 	cmd.Flags().BoolVar(&f.Reset, "reset", false, "put memory back before each request")
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().DurationVar(&f.grace, "grace", 10*time.Second, "how long requests under way may take at the end")
+	cmd.Flags().BoolVar(&f.pack, "pack", false, "have all models share the GPU, under deadlines")
+	cmd.Flags().StringVar(&f.config, "config", "", "with --pack: `FILE` of models, in JSON")
+	cmd.Flags().StringVar(&f.repository, "repository", "",
+		"with --pack: `DIRECTORY` of recordings that clients may load and unload by name")
 	entryFlag(cmd, &f.Entries, "which entry, if there are several and not all are wanted; repeatable")
 	backendFlag(cmd, &f.backend)
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
+func (a *app) serve(ctx context.Context, args []string, f serveFlags) (err error) {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	if f.pack {
+		p, err := a.servePacked(ctx, args, f, log)
+		if err != nil {
+			return err
+		}
+		return errors.Join(a.listen(ctx, f, p.server), p.close())
+	}
+	switch {
+	case f.config != "" || f.repository != "":
+		return usageErrorf("serve: --config and --repository belong to --pack")
+	case len(args) == 0:
+		return usageErrorf("serve: no model is named")
+	}
 	var models []*serve.Model
 	var taken []recording.Span
 	for _, arg := range args {
@@ -87,11 +107,16 @@ func (a *app) serve(ctx context.Context, args []string, f serveFlags) error {
 	if err != nil {
 		return usageErrorf("serve: %v", err)
 	}
+	return a.listen(ctx, f, h)
+}
+
+// listen answers requests until the context ends, and then those that are under way.
+func (a *app) listen(ctx context.Context, f serveFlags, h *serve.Server) error {
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "holdfast: %d models at http://%s\n", len(models), l.Addr())
+	fmt.Fprintf(a.stderr, "holdfast: %d models at http://%s\n", h.Models(), l.Addr())
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -167,11 +192,10 @@ func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags, take
 	state.Reset = f.Reset
 	var models []*serve.Model
 	for _, e := range p.Entries {
-		m, err := serve.NewModel(modelName(name, file, e.Name), file, e.Entry, e, state)
+		m, err := serve.NewModel(modelName(name, file, e.Name), file, e.Entry, serve.Alone(e, state, f.Timeout))
 		if err != nil {
 			return fail(err)
 		}
-		m.Timeout = f.Timeout
 		models = append(models, m)
 	}
 	return models, end, nil

@@ -1,5 +1,10 @@
 package engine
 
+import "errors"
+
+// ErrNoHost is the error of MapHost where memory of the host cannot be put at an address.
+var ErrNoHost = errors.New("memory of the host cannot be put at a device address here")
+
 // A Sharer is a backend on whose GPU several address spaces work at the same time. Each is for one goroutine at a
 // time; one goroutine starts parts in all of them. The spaces share their fate: when the work of one fails, the work
 // of all has ended.
@@ -7,7 +12,8 @@ type Sharer interface {
 	Reviver
 	// Beside makes another address space on the same GPU. It ends with the one that it was asked of at the latest.
 	Beside() (Sharer, error)
-	// MapHost puts memory of the host at a device address, as Map does, and returns it as this process sees it.
+	// MapHost puts memory of the host at a device address, as Map does, and returns it as this process sees it; or it
+	// returns ErrNoHost.
 	MapHost(addr, size uint64) ([]byte, error)
 	// Divide prepares words for being run part by part. A part is consecutive words that the GPU goes through by
 	// itself; one begins at each word in cuts, and where else the host has to start something.
@@ -32,7 +38,7 @@ type Parts interface {
 type Shape struct {
 	Word, Words int     // the first, and how many
 	Launches    int     // copies and sets that are launches, too
-	Width       float64 // the share of the GPU's room for blocks that its launches take, on average: 0 to 1
+	Width       float64 // the share of the GPU that its launches take, on average: 0 to 1
 }
 
 // A Start names a part. The one before must be complete, or nothing of the program under way.

@@ -91,6 +91,8 @@ var rules = []rule{
 	{of: "internal/engine/driver", only: []string{"internal/engine", "internal/cuda"},
 		why: "a backend knows its driver, not what runs on it"},
 	{of: "internal/pack", only: nil, why: "decisions are made of numbers: clocks and devices are the caller's"},
+	{of: "internal/pack/machine", only: []string{"internal/pack", "internal/engine"},
+		why: "it runs copies of recordings, and knows none"},
 	{of: "internal/pack/sim", only: []string{"internal/pack"}, why: "simulated devices are numbers too"},
 	{of: "internal/npy", only: nil, why: "a format of files"},
 	{of: "internal/cuda", only: nil, why: "types and the Driver interface: everything else may import them"},

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -69,11 +68,25 @@ func ReadFile(path string, limit int64) (*Array, error) {
 	return a, nil
 }
 
-var (
-	descr = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
-	order = regexp.MustCompile(`['"]fortran_order['"]\s*:\s*(True|False)`)
-	shape = regexp.MustCompile(`['"]shape['"]\s*:\s*\(([0-9, ]*)\)`)
-)
+// value is what follows a key of the header's dictionary, which is written in Python's syntax; "" if it is not there.
+func value(dict, key string) string {
+	for _, quote := range []string{"'", "\""} {
+		if _, rest, ok := strings.Cut(dict, quote+key+quote); ok {
+			rest, _ = strings.CutPrefix(strings.TrimSpace(rest), ":")
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+// within is what stands between two characters at the begin of a text.
+func within(text string, open, end byte) (string, bool) {
+	if text == "" || text[0] != open {
+		return "", false
+	}
+	in, _, ok := strings.Cut(text[1:], string(end))
+	return in, ok
+}
 
 // ErrNone is what Header says of files of another kind.
 var ErrNone = errors.New("it is no .npy file")
@@ -140,27 +153,35 @@ func Read(r io.Reader, limit int64) (*Array, error) {
 
 // parse reads the header's dictionary: the array without data, and how many bytes that has.
 func parse(dict []byte) (*Array, int64, error) {
-	d, o, s := descr.FindSubmatch(dict), order.FindSubmatch(dict), shape.FindSubmatch(dict)
-	if d == nil || o == nil || s == nil {
+	text := string(dict)
+	kind := value(text, "descr")
+	d, ok := within(kind, '\'', '\'')
+	if !ok {
+		d, ok = within(kind, '"', '"')
+	}
+	shape, shaped := within(value(text, "shape"), '(', ')')
+	order := value(text, "fortran_order")
+	fortran := strings.HasPrefix(order, "True")
+	if !ok || !shaped || !fortran && !strings.HasPrefix(order, "False") {
 		return nil, 0, fmt.Errorf("its header is not of numbers: %.200q", bytes.TrimSpace(dict))
 	}
-	a := &Array{DType: kinds[string(d[1])], Shape: []int{}}
+	a := &Array{DType: kinds[d], Shape: []int{}}
 	if a.DType == "" {
-		return nil, 0, fmt.Errorf("type %.100q is not read", d[1])
+		return nil, 0, fmt.Errorf("type %.100q is not read", d)
 	}
 	n := int64(SizeOf(a.DType))
-	for _, f := range strings.Split(string(s[1]), ",") {
+	for _, f := range strings.Split(shape, ",") {
 		if f = strings.TrimSpace(f); f == "" {
 			continue
 		}
 		v, err := strconv.Atoi(f)
-		if err != nil || v > 0 && n > (1<<62)/int64(v) {
-			return nil, 0, fmt.Errorf("shape (%.200s)", s[1])
+		if err != nil || v < 0 || v > 0 && n > (1<<62)/int64(v) {
+			return nil, 0, fmt.Errorf("shape (%.200s)", shape)
 		}
 		a.Shape = append(a.Shape, v)
 		n *= int64(v)
 	}
-	if string(o[1]) == "True" && len(a.Shape) > 1 {
+	if fortran && len(a.Shape) > 1 {
 		return nil, 0, errors.New("it is in Fortran order: save numpy.ascontiguousarray of it")
 	}
 	return a, n, nil

@@ -78,9 +78,9 @@ func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (
 	dev.advance(now)
 	s.scan++
 	first := &t.rest[0]
-	block := mul(s.longest, one+s.over)
+	block := mul(mul(s.longest, one+s.over), s.sure)
 	work := first.work
-	own := first.slow + block*first.wider
+	own := s.slowed(first) + block*first.wider
 	if tight {
 		work, own = first.tight, first.crit
 	}
@@ -98,7 +98,7 @@ func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (
 			before += work
 		}
 		left := &r.t.rest[r.part]
-		rw, ro := left.work, left.slow+block*left.wider
+		rw, ro := left.work, s.slowed(left)+block*left.wider
 		if r.tight {
 			rw, ro = left.tight, left.crit
 		}
@@ -115,7 +115,7 @@ func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (
 		}
 		chain := r.t.passed(s.scan, ro)
 		if placed && !r.late {
-			need := r.t.wait(before, r.tight) + ro
+			need := s.wait(r.t, before, r.tight) + ro
 			if r.state == queued {
 				need += chain / int64(r.t.Instances)
 			}
@@ -128,9 +128,9 @@ func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (
 	if !placed {
 		mine, ahead = before, t.passed(s.scan, 0)
 	}
-	need := t.wait(mine, tight) + own
+	need := s.wait(t, mine, tight) + own
 	if t.on[d].free(t.Instances) {
-		delay = mul(under, one+s.over)
+		delay = mul(mul(under, one+s.over), s.sure)
 	} else {
 		delay = block
 		need += ahead / int64(t.Instances)
@@ -141,8 +141,11 @@ func (s *Scheduler) test(now int64, d int32, t *tenant, due int64, tight bool) (
 	return delay, Admitted
 }
 
+// slowed is how long what is left takes at most.
+func (s *Scheduler) slowed(left *rest) int64 { return left.crit + mul(left.slow-left.crit, s.sure) }
+
 // wait is how long a request waits for so much work at most.
-func (t *tenant) wait(work int64, tight bool) int64 {
+func (s *Scheduler) wait(t *tenant, work int64, tight bool) int64 {
 	inverse := t.inverse
 	if tight {
 		inverse = t.inverseT
@@ -150,7 +153,7 @@ func (t *tenant) wait(work int64, tight bool) int64 {
 	if inverse == one {
 		return work
 	}
-	return mul(work, inverse)
+	return work + mul(mul(work, inverse-one), s.sure)
 }
 
 // passed adds a request to those of its tenant that an admission test has passed, and says how long those before it

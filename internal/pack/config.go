@@ -21,6 +21,10 @@ type Config struct {
 	// has more requests answered, since more of them fit; who has the shortest deadlines has less than its share.
 	// Default 0.05. Negative: none.
 	Surplus float64
+	// Sure is how much of what others can cost a request at worst counts when it is admitted, beyond what the work
+	// before it takes. 1, the default, keeps the promise of the package; less admits more, and some are late. Negative:
+	// nothing of it.
+	Sure float64
 	// Patience is when a request without deadline is due. Default 1 s.
 	Patience time.Duration
 	// Window is how many requests a device may have outstanding. Default 512.
@@ -32,6 +36,7 @@ type Config struct {
 const (
 	defaultOversubscribe = 0.5
 	defaultSurplus       = 0.05
+	defaultSure          = 1
 	defaultPatience      = time.Second
 	defaultWindow        = 512
 	defaultOverdue       = 4
@@ -43,6 +48,7 @@ func (c *Config) complete() error {
 	}
 	c.Oversubscribe = orDefault(c.Oversubscribe, defaultOversubscribe)
 	c.Surplus = orDefault(c.Surplus, defaultSurplus)
+	c.Sure = orDefault(c.Sure, defaultSure)
 	if c.Patience == 0 {
 		c.Patience = defaultPatience
 	}
@@ -57,6 +63,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("pack: %d devices", c.Devices)
 	case !(c.Oversubscribe <= 1):
 		return fmt.Errorf("pack: oversubscription by %v: at most 1", c.Oversubscribe)
+	case !(c.Sure <= 1):
+		return fmt.Errorf("pack: sure by %v: at most 1", c.Sure)
 	case !(c.Surplus <= 100):
 		return fmt.Errorf("pack: a surplus of %v: at most 100", c.Surplus)
 	case c.Patience < 0 || c.Patience > longest:

@@ -63,6 +63,8 @@
 // is admitted to its device after it, and (4) deadlines of its tenant come in order. Without (3) its deadline is
 // checked again at each admission, but what X can cost it once more is not.
 //
+// All but P and C is what can happen at worst. Config.Sure counts a part of it, and then the promise is none.
+//
 // A request that does not pass is tried as a tight one: it counts as wide as its widest part, plus Oversubscribe,
 // all the time. Then it neither waits after its start nor is slowed: s is 1, but others have less room.
 //

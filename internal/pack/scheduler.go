@@ -35,6 +35,7 @@ const (
 type Scheduler struct {
 	config  Config
 	over    int64 // Oversubscribe, of one
+	sure    int64 // Sure, of one
 	overdue int64 // Overdue, of one
 
 	tenants  []*tenant // by TenantID; nil: removed
@@ -105,7 +106,8 @@ func New(c Config) (*Scheduler, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{config: c, over: int64(c.Oversubscribe * one), overdue: int64(c.Overdue * one),
+	s := &Scheduler{config: c, over: int64(c.Oversubscribe * one), sure: int64(c.Sure * one),
+		overdue: int64(c.Overdue * one),
 		devices: make([]device, c.Devices), dirty: make([]int32, 0, c.Devices)}
 	for i := range s.devices {
 		s.devices[i].solo = -1

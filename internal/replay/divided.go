@@ -13,7 +13,8 @@ import (
 // memory is what the next one finds, so a stop between two takes nothing but not to start the next.
 //
 // Inputs and outputs are memory of the host, which the GPU reads and writes: to give and to take them is no work of the
-// channel. A run is SetInput, all parts from the first to the last, and Output, and allocates nothing.
+// channel. A run is SetInput, all parts from the first to the last, and Output, and allocates nothing. Where the
+// backend has no such memory (engine.ErrNoHost) they are copied.
 //
 // It is for one goroutine, that of its address space.
 type Divided struct {
@@ -25,6 +26,8 @@ type Divided struct {
 // A DividedEntry is an entry of a Divided.
 type DividedEntry struct {
 	*recording.Entry
+	e       *Entry
+	b       engine.Sharer
 	parts   engine.Parts
 	inputs  map[string][]byte // memory of the host
 	outputs map[string][]byte
@@ -43,15 +46,29 @@ func (p *Player) Divide(b engine.Sharer, cuts func(e *Entry) []int) (*Divided, e
 
 func (d *Divided) prepare(b engine.Sharer, cuts func(e *Entry) []int) error {
 	for _, e := range d.p.Entries {
-		words, err := e.Words()
-		if err != nil {
-			return err
-		}
-		x := &DividedEntry{Entry: e.Entry, inputs: d.staging.ports(e.Inputs), outputs: d.staging.ports(e.Outputs)}
-		if x.parts, err = b.Divide(words, cuts(e)); err != nil {
+		x := &DividedEntry{Entry: e.Entry, e: e, b: b, inputs: d.staging.ports(e.Inputs),
+			outputs: d.staging.ports(e.Outputs)}
+		if err := x.Cut(cuts(e)); err != nil {
 			return errors.Join(err, d.closeParts())
 		}
 		d.Entries = append(d.Entries, x)
+	}
+	return nil
+}
+
+// Cut makes the parts anew. None may be under way.
+func (e *DividedEntry) Cut(cuts []int) error {
+	words, err := e.e.Words()
+	if err != nil {
+		return err
+	}
+	parts, err := e.b.Divide(words, cuts)
+	if err != nil {
+		return err
+	}
+	old := e.parts
+	if e.parts = parts; old != nil {
+		return old.Close()
 	}
 	return nil
 }
@@ -62,6 +79,9 @@ func (e *DividedEntry) Parts() engine.Parts { return e.parts }
 // SetInput gives an input its bytes. One that is given none keeps those that it has, at first those of the recording.
 // No part may be under way.
 func (e *DividedEntry) SetInput(name string, b []byte) error {
+	if e.inputs == nil {
+		return e.e.SetInput(name, b)
+	}
 	to, ok := e.inputs[name]
 	if !ok || len(b) != len(to) {
 		_, err := recording.FindPort(e.Inputs, name)
@@ -76,6 +96,9 @@ func (e *DividedEntry) SetInput(name string, b []byte) error {
 
 // Output is what the last part has left in an output. It is the memory itself: the next run writes it.
 func (e *DividedEntry) Output(name string) ([]byte, error) {
+	if e.outputs == nil {
+		return e.e.Output(name)
+	}
 	b, ok := e.outputs[name]
 	if !ok {
 		_, err := recording.FindPort(e.Outputs, name)
@@ -130,9 +153,11 @@ func (s *staging) Map(addr, size uint64) (err error) {
 		if r.Size == 0 {
 			continue
 		}
+		err = engine.ErrNoHost
 		if i == 1 {
 			s.host, err = s.MapHost(r.Addr, r.Size)
-		} else {
+		}
+		if errors.Is(err, engine.ErrNoHost) {
 			err = s.Sharer.Map(r.Addr, r.Size)
 		}
 		if err != nil {
@@ -155,6 +180,9 @@ func (s *staging) Unmap(addr uint64) error {
 
 func (s *staging) ports(list []recording.Port) map[string][]byte {
 	out := map[string][]byte{}
+	if s.host == nil {
+		return nil
+	}
 	for _, p := range list {
 		out[p.Name] = s.host[uint64(p.Addr)-s.at:][:p.Bytes:p.Bytes]
 	}

@@ -1,6 +1,9 @@
 package rm
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // A Space is an address space of a GPU: memory objects are put at device addresses.
 type Space interface {
@@ -96,5 +99,7 @@ func (s *managed) Unmap(base, length uint64, memory Handle) error {
 func (s *managed) Bind(Handle, uint64) error { return nil }
 func (s *managed) Unbind(Handle) error       { return nil }
 
-// Close has nothing to do: the objects end with the client.
-func (s *managed) Close() error { return nil }
+// Close ends the address space. Nothing may use it any more.
+func (s *managed) Close() error {
+	return errors.Join(s.c.Free(s.device, s.memory), s.c.Free(s.device, s.vaspace))
+}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -30,20 +31,30 @@ type State struct {
 // NewState is memory that reset puts back.
 func NewState(reset func() error) *State { return &State{reset: reset} }
 
+// An Answerer runs a model.
+type Answerer interface {
+	// Answer runs it once on inputs, which are complete. within is how long the answer may take; 0: nobody has said.
+	Answer(ctx context.Context, in map[string][]byte, want []string, within time.Duration) (map[string][]byte, Took,
+		error)
+	// Ready says why it cannot run, nil if it can. It does not wait for a request.
+	Ready() error
+}
+
+// Took is how long the parts of a request took.
+type Took struct{ Queue, Input, Run, Output time.Duration }
+
 // A Model is an entry of a recording that is ready to run.
 type Model struct {
-	Name    string
-	Entry   *recording.Entry
-	Timeout time.Duration
+	Name  string
+	Entry *recording.Entry
 
-	state    *State
-	p        Entry
+	answerer Answerer
 	recorded map[string][]byte // inputs as they were recorded
 }
 
-// NewModel serves an entry of a file that p runs in s.
-func NewModel(name string, f *recording.File, e *recording.Entry, p Entry, s *State) (*Model, error) {
-	m := &Model{Name: name, Entry: e, Timeout: time.Minute, state: s, p: p, recorded: map[string][]byte{}}
+// NewModel serves an entry of a file by a.
+func NewModel(name string, f *recording.File, e *recording.Entry, a Answerer) (*Model, error) {
+	m := &Model{Name: name, Entry: e, answerer: a, recorded: map[string][]byte{}}
 	for _, in := range e.Inputs {
 		if in.Recorded == nil {
 			continue
@@ -57,6 +68,22 @@ func NewModel(name string, f *recording.File, e *recording.Entry, p Entry, s *St
 	return m, nil
 }
 
+// complete adds the inputs that a request has not given. Inputs without a type may be constants that the program copied
+// within its range: they have the bytes of the recording then, never those of the request before.
+func (m *Model) complete(in map[string][]byte) error {
+	for _, port := range m.Entry.Inputs {
+		if _, ok := in[port.Name]; ok {
+			continue
+		}
+		b, ok := m.recorded[port.Name]
+		if !ok || !port.Untyped() {
+			return bad("input %s is missing", port.Name)
+		}
+		in[port.Name] = b
+	}
+	return nil
+}
+
 // A BadRequest is a fault of who asks.
 type BadRequest struct{ text string }
 
@@ -67,72 +94,76 @@ func bad(format string, args ...any) error { return &BadRequest{fmt.Sprintf(form
 // ErrDead is wrapped by the errors of a model that cannot run any more.
 var ErrDead = errors.New("the model is not ready")
 
-// took is how long the parts of a request took.
-type took struct{ queue, input, run, output time.Duration }
+// A Refused request was not taken in: whoever asks may ask again.
+type Refused struct{ Why string }
 
-// infer runs once. Inputs without a type may be constants that the program copied within its range: those that are not
-// given have the bytes of the recording, never those of the request before.
-func (m *Model) infer(in map[string][]byte, want []string) (out map[string][]byte, t took, err error) {
+func (e *Refused) Error() string { return e.Why }
+
+// Alone runs an entry in s, for at most timeout at a time. A deadline makes nothing faster here.
+func Alone(e Entry, s *State, timeout time.Duration) Answerer { return &alone{e, s, timeout} }
+
+type alone struct {
+	e       Entry
+	state   *State
+	timeout time.Duration
+}
+
+// Answer waits for its turn.
+func (a *alone) Answer(_ context.Context, in map[string][]byte, want []string, _ time.Duration) (out map[string][]byte,
+	t Took, err error) {
 	came := time.Now()
-	s := m.state
+	s := a.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.queue = time.Since(came)
+	t.Queue = time.Since(came)
 	if s.dead != nil {
 		return nil, t, fmt.Errorf("%w: %w", ErrDead, s.dead)
 	}
 	begun := time.Now()
-	if err := m.give(in); err != nil {
-		return nil, t, err
-	}
-	t.input = time.Since(begun)
-	begun = time.Now()
-	if err := m.p.Run(m.Timeout); err != nil {
+	if err := a.give(in); err != nil {
 		s.dead = err
 		return nil, t, err
 	}
-	t.run = time.Since(begun)
+	t.Input = time.Since(begun)
+	begun = time.Now()
+	if err := a.e.Run(a.timeout); err != nil {
+		s.dead = err
+		return nil, t, err
+	}
+	t.Run = time.Since(begun)
 	begun = time.Now()
 	out = map[string][]byte{}
 	for _, name := range want {
-		if out[name], err = m.p.Output(name); err != nil {
+		if out[name], err = a.e.Output(name); err != nil {
 			return nil, t, err
 		}
 	}
-	t.output = time.Since(begun)
+	t.Output = time.Since(begun)
 	return out, t, nil
 }
 
 // give puts memory back, if that is wanted, and all inputs in their place.
-func (m *Model) give(in map[string][]byte) error {
-	s := m.state
+func (a *alone) give(in map[string][]byte) error {
+	s := a.state
 	if s.Reset && s.used {
 		if err := s.reset(); err != nil {
-			s.dead = err
 			return err
 		}
 	}
 	s.used = true
-	for _, port := range m.Entry.Inputs {
-		b, ok := in[port.Name]
-		if !ok {
-			if b, ok = m.recorded[port.Name]; !ok || !port.Untyped() {
-				return bad("input %s is missing", port.Name)
-			}
-		}
-		if err := m.p.SetInput(port.Name, b); err != nil {
-			s.dead = err
+	for name, b := range in {
+		if err := a.e.SetInput(name, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ready says why a model cannot run, nil if it can. It does not wait for a request.
-func (m *Model) ready() error {
-	if !m.state.mu.TryLock() {
+// Ready is the end of the memory, if that has come.
+func (a *alone) Ready() error {
+	if !a.state.mu.TryLock() {
 		return nil // it is running
 	}
-	defer m.state.mu.Unlock()
-	return m.state.dead
+	defer a.state.mu.Unlock()
+	return a.state.dead
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,7 @@ func server(t *testing.T) (*httptest.Server, *Model, *double) {
 	e := &recording.Entry{Inputs: []recording.Port{{Name: "x", DType: "float32", Shape: []int{2, 2}, Bytes: 16},
 		{Name: "in1", DType: "uint8", Shape: []int{1}, Bytes: 1}},
 		Outputs: []recording.Port{{Name: "y", DType: "float32", Shape: []int{2, 2}, Bytes: 16}}}
-	m := &Model{Name: "double", Entry: e, Timeout: time.Second, state: NewState(d.Reset), p: d,
+	m := &Model{Name: "double", Entry: e, answerer: Alone(d, NewState(d.Reset), time.Second),
 		recorded: map[string][]byte{"in1": {1}}}
 	s, err := New([]*Model{m}, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -201,7 +202,7 @@ func TestMetadataAndHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	m.state.Reset = true
+	m.answerer.(*alone).state.Reset = true
 	for range 3 {
 		ask(t, "POST", h.URL+"/v2/models/double/infer", good)
 	}
@@ -267,5 +268,105 @@ func TestJSONRoundTrip(t *testing.T) {
 		if _, err := fromJSON(x.dtype, []byte(x.text), 1); err == nil {
 			t.Errorf("%s is taken as %s", x.text, x.dtype)
 		}
+	}
+}
+
+// answerer does what a test says.
+type answerer func(in map[string][]byte, within time.Duration) (map[string][]byte, error)
+
+func (a answerer) Answer(_ context.Context, in map[string][]byte, _ []string, within time.Duration) (map[string][]byte,
+	Took, error) {
+	out, err := a(in, within)
+	return out, Took{}, err
+}
+
+func (a answerer) Ready() error { return nil }
+
+// A deadline comes by the header or the parameter; who is refused is told so and why.
+func TestDeadlines(t *testing.T) {
+	h, m, _ := server(t)
+	var got time.Duration
+	var err error
+	m.answerer = answerer(func(_ map[string][]byte, within time.Duration) (map[string][]byte, error) {
+		got = within
+		return map[string][]byte{"y": make([]byte, 16)}, err
+	})
+	timed := strings.Replace(good, "{", `{"parameters":{"timeout":2500},`, 1)
+	for _, c := range []struct {
+		body, header string
+		want         time.Duration
+		status       int
+	}{{good, "", 0, 200}, {timed, "", 2500 * time.Microsecond, 200}, {timed, "20ms", 20 * time.Millisecond, 200},
+		{good, "20", 0, 400}, {good, "-1ms", 0, 400}, {strings.Replace(timed, "2500", "-1", 1), "", 0, 400}} {
+		var header []string
+		if c.header != "" {
+			header = []string{"Inference-Deadline", c.header}
+		}
+		got = 0
+		status, _, body := ask(t, "POST", h.URL+"/v2/models/double/infer", c.body, header...)
+		if status != c.status || got != c.want {
+			t.Errorf("%s with %q: %d %s, within %v", c.body, c.header, status, body, got)
+		}
+	}
+	err = &Refused{"the deadline cannot be met"}
+	if status, _, body := ask(t, "POST", h.URL+"/v2/models/double/infer", good); status != 429 ||
+		!strings.Contains(string(body), "the deadline cannot be met") {
+		t.Errorf("refused: %d %s", status, body)
+	}
+}
+
+// shelf is a repository of one model, and one that cannot be loaded.
+type shelf struct {
+	s      *Server
+	m      *Model
+	loaded map[string]string
+}
+
+func (r *shelf) Models() ([]string, error) { return []string{"bad", "later"}, nil }
+func (r *shelf) Unload(name string) error  { r.s.Remove(name); return nil }
+func (r *shelf) Load(name string, parameters map[string]string) error {
+	if name != "later" {
+		return errors.New("it is broken")
+	}
+	r.loaded = parameters
+	m := *r.m
+	m.Name = name
+	return r.s.Add(&m)
+}
+
+// Models of a repository come and go.
+func TestRepository(t *testing.T) {
+	h, m, _ := server(t)
+	s := h.Config.Handler.(*Server)
+	r := &shelf{s: s, m: m}
+	s.Manage(r)
+	at := h.URL + "/v2/repository/"
+	for _, c := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"index", "", 200, `[{"name":"bad","state":"UNAVAILABLE"},{"name":"double","version":"1","state":"READY"},` +
+			`{"name":"later","state":"UNAVAILABLE"}]`},
+		{"models/later/load", `{"parameters":{"slo":"5ms"}}`, 200, ""},
+		{"index", "", 200, `{"name":"later","version":"1","state":"READY"}`},
+		{"models/later/load", "", 400, "two models are named later"},
+		{"models/bad/load", "", 400, "it is broken"},
+		{"models/double/unload", "", 404, "no model"},
+		{"models/..%2Fdouble/load", "", 404, "no model"},
+		{"models/later/load", "{", 400, "unexpected EOF"},
+		{"models/later/unload", "", 200, ""},
+		{"models/later/load", "", 200, ""},
+	} {
+		status, _, body := ask(t, "POST", at+c.path, c.body)
+		if status != c.status || !strings.Contains(string(body), c.want) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, status, body)
+		}
+		if c.body != "" && status == 200 && r.loaded["slo"] != "5ms" {
+			t.Errorf("parameters %v", r.loaded)
+		}
+	}
+	if status, _, body := ask(t, "POST", h.URL+"/v2/models/later/infer", good); status != 200 {
+		t.Errorf("a model that was loaded: %d %s", status, body)
 	}
 }

@@ -8,6 +8,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -35,8 +37,10 @@ type Server struct {
 	version string
 	log     *slog.Logger
 	mux     *http.ServeMux
-	models  []*served
 	metrics *metrics.Set
+
+	mu     sync.RWMutex
+	models []*served
 }
 
 // A served model has its figures.
@@ -53,15 +57,9 @@ type served struct {
 func New(models []*Model, version string, log *slog.Logger) (*Server, error) {
 	s := &Server{version: version, log: log, mux: http.NewServeMux(), metrics: metrics.NewSet()}
 	for _, m := range models {
-		if s.model(m.Name) != nil {
-			return nil, fmt.Errorf("two models are named %s", m.Name)
+		if err := s.Add(m); err != nil {
+			return nil, err
 		}
-		label := fmt.Sprintf("{model=%q}", m.Name)
-		s.models = append(s.models, &served{Model: m,
-			done:  s.metrics.NewCounter("holdfast_requests_total" + label),
-			wrong: s.metrics.NewCounter("holdfast_request_errors_total" + label),
-			took:  s.metrics.NewHistogram("holdfast_request_seconds" + label),
-			queue: s.metrics.NewHistogram("holdfast_queue_seconds" + label)})
 	}
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /v2":              s.metadata,
@@ -81,14 +79,50 @@ func New(models []*Model, version string, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
+// Add serves one more model.
+func (s *Server) Add(m *Model) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.models, func(x *served) bool { return x.Name == m.Name }) {
+		return fmt.Errorf("two models are named %s", m.Name)
+	}
+	label := fmt.Sprintf("{model=%q}", m.Name)
+	s.models = append(s.models, &served{Model: m,
+		done:  s.metrics.GetOrCreateCounter("holdfast_requests_total" + label),
+		wrong: s.metrics.GetOrCreateCounter("holdfast_request_errors_total" + label),
+		took:  s.metrics.GetOrCreateHistogram("holdfast_request_seconds" + label),
+		queue: s.metrics.GetOrCreateHistogram("holdfast_queue_seconds" + label)})
+	return nil
+}
+
+// Remove serves a model no more. Its figures stay in the metrics.
+func (s *Server) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.models = slices.DeleteFunc(slices.Clone(s.models), func(x *served) bool { return x.Name == name })
+}
+
+// Models is how many there are.
+func (s *Server) Models() int { return len(s.all()) }
+
+func (s *Server) all() []*served {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.models
+}
+
+// Handle adds pages of the caller's.
+func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 func (s *Server) model(name string) *served {
-	i := slices.IndexFunc(s.models, func(m *served) bool { return m.Name == name })
+	all := s.all()
+	i := slices.IndexFunc(all, func(m *served) bool { return m.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return s.models[i]
+	return all[i]
 }
 
 // modelVersion is the one version that a model has.
@@ -124,8 +158,8 @@ func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
-	for _, m := range s.models {
-		if err := m.ready(); err != nil {
+	for _, m := range s.all() {
+		if err := m.answerer.Ready(); err != nil {
 			answer(w, http.StatusServiceUnavailable, failure{m.Name + ": " + err.Error()})
 			return
 		}
@@ -133,7 +167,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) modelReady(w http.ResponseWriter, _ *http.Request, m *served) {
-	if err := m.ready(); err != nil {
+	if err := m.answerer.Ready(); err != nil {
 		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
 	}
 }
@@ -163,6 +197,7 @@ func (s *Server) modelMetadata(w http.ResponseWriter, _ *http.Request, m *served
 }
 
 type parameters struct {
+	Timeout    *int64 `json:"timeout,omitempty"` // µs until the answer is of no use any more; as Triton's
 	BinarySize *int64 `json:"binary_data_size,omitempty"`
 	Binary     *bool  `json:"binary_data,omitempty"`
 	AllBinary  *bool  `json:"binary_data_output,omitempty"`
@@ -223,21 +258,53 @@ func (s *Server) tryInfer(w http.ResponseWriter, r *http.Request, m *served) (in
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	out, t, err := m.infer(in, want)
+	within, err := q.within(r)
+	if err == nil {
+		err = m.complete(in)
+	}
+	if err != nil {
+		return http.StatusBadRequest, err
+	}
+	out, t, err := m.answerer.Answer(r.Context(), in, want, within)
+	var refused *Refused
 	var wrong *BadRequest
 	var fault *engine.Fault
 	var late *engine.Timeout
 	switch {
 	case errors.As(err, &wrong):
 		return http.StatusBadRequest, err
-	case errors.Is(err, ErrDead), errors.As(err, &fault), errors.As(err, &late):
+	case errors.As(err, &refused):
+		return http.StatusTooManyRequests, err
+	case errors.Is(err, ErrDead), errors.As(err, &fault), errors.As(err, &late), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, err
 	case err != nil:
 		return http.StatusInternalServerError, err
 	}
 	m.stats.succeeded(t)
-	m.queue.Update(t.queue.Seconds())
+	m.queue.Update(t.Queue.Seconds())
 	return writeResponse(w, q, m.Model, want, binary, out)
+}
+
+// deadlineHeader says how long an answer is of use, as Go writes durations: 20ms.
+const deadlineHeader = "Inference-Deadline"
+
+// within is how long the answer may take, by the header or else by the parameter; 0 if neither is there.
+func (q *request) within(r *http.Request) (time.Duration, error) {
+	if text := r.Header.Get(deadlineHeader); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return 0, bad("%s: %.40q is no time", deadlineHeader, text)
+		}
+		return d, nil
+	}
+	if q.Parameters == nil || q.Parameters.Timeout == nil {
+		return 0, nil
+	}
+	us := *q.Parameters.Timeout
+	if us < 0 || us > int64(time.Hour/time.Microsecond) {
+		return 0, bad("a timeout of %d us", us)
+	}
+	return time.Duration(us) * time.Microsecond, nil
 }
 
 // readRequest reads the inputs of a request.

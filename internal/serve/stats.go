@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A duration is how often something happened, and how long it took in all.
+// A duration is how often something happened, and how long it Took in all.
 type duration struct {
 	Count       uint64 `json:"count"`
 	Nanoseconds uint64 `json:"ns"`
@@ -33,15 +33,15 @@ type stats struct {
 	last time.Time
 }
 
-func (s *stats) succeeded(t took) {
+func (s *stats) succeeded(t Took) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Now()
-	s.all.Success.add(t.queue + t.input + t.run + t.output)
-	s.all.Queue.add(t.queue)
-	s.all.Input.add(t.input)
-	s.all.Run.add(t.run)
-	s.all.Output.add(t.output)
+	s.all.Success.add(t.Queue + t.Input + t.Run + t.Output)
+	s.all.Queue.add(t.Queue)
+	s.all.Input.add(t.Input)
+	s.all.Run.add(t.Run)
+	s.all.Output.add(t.Output)
 }
 
 func (s *stats) failed(t time.Duration) {

@@ -58,11 +58,13 @@ func (s *site) serve(args ...string) (url string, end func()) {
 	}
 	s.t.Cleanup(func() { cmd.Process.Kill() })
 	lines := bufio.NewScanner(text)
+	var said strings.Builder
 	for url == "" && lines.Scan() {
+		fmt.Fprintln(&said, lines.Text())
 		url = regexp.MustCompile(`http://\S+`).FindString(lines.Text())
 	}
 	if url == "" {
-		s.t.Fatal("it does not say where it listens")
+		s.t.Fatal("it does not say where it listens: ", said.String())
 	}
 	go io.Copy(io.Discard, text)
 	return url, func() {

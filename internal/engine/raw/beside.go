@@ -29,6 +29,8 @@ func (b *Backend) Beside() (engine.Sharer, error) {
 			return nil, errors.Join(fmt.Errorf("raw: %w", err), o.Close())
 		}
 	}
+	b.listing.Lock()
+	defer b.listing.Unlock()
 	b.others = append(b.others, o)
 	return o, nil
 }
@@ -38,12 +40,16 @@ func (b *Backend) spaces() []*Backend {
 	if b.beside != nil {
 		b = b.beside
 	}
+	b.listing.Lock()
+	defer b.listing.Unlock()
 	return append([]*Backend{b}, b.others...)
 }
 
 // leave takes b out of the list of whom it is beside.
 func (b *Backend) leave() {
 	if p := b.beside; p != nil {
+		p.listing.Lock()
+		defer p.listing.Unlock()
 		p.others = slices.DeleteFunc(p.others, func(o *Backend) bool { return o == b })
 	}
 }

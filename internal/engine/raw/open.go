@@ -55,6 +55,7 @@ type Backend struct {
 	options  Options
 	user     *rm.Mapping
 	beside   *Backend   // whose group the channel is in; nil: it has its own
+	listing  sync.Mutex // of others: they are made and closed beside work
 	others   []*Backend // that are beside this one
 	own      addresses  // device addresses of our own
 	mapped   map[uint64]*memory
@@ -125,8 +126,10 @@ func (b *Backend) later(f func() error) { b.undo = append(b.undo, f) }
 // Close frees everything.
 func (b *Backend) Close() error {
 	var errs []error
-	for len(b.others) > 0 {
-		errs = append(errs, b.others[len(b.others)-1].Close())
+	if b.beside == nil {
+		for _, o := range b.spaces()[1:] {
+			errs = append(errs, o.Close())
+		}
 	}
 	b.leave()
 	for _, m := range b.mapped {

@@ -97,11 +97,17 @@ func (p *parts) Shapes() []engine.Shape {
 	return out
 }
 
-// width is the share of the GPU's room for such blocks that a launch takes, at most 1.
+// busyWarps is how many warps keep a multiprocessor about as busy as it can be. More of them fit, and hide more, but
+// what computes does not go much faster.
+const busyWarps = 16
+
+// width is the share of the GPU that a launch takes: of its room for such blocks, or of what its multiprocessors do.
 func (bl *block) width(b *Backend) float64 {
-	g := bl.launch.Grid
-	blocks := float64(g[0]) * float64(g[1]) * float64(g[2])
-	return min(1, blocks/float64(max(1, bl.perSM(b)*b.sms)))
+	l := bl.launch
+	blocks := float64(l.Grid[0]) * float64(l.Grid[1]) * float64(l.Grid[2])
+	warps := float64((l.Block[0]*l.Block[1]*l.Block[2] + 31) / 32)
+	room, work := float64(max(1, bl.perSM(b)*b.sms)), float64(b.sms)*busyWarps
+	return min(1, max(blocks/room, blocks*warps/work))
 }
 
 // Start begins parts. The rings of their channels lie in the GPU's memory; one read of it waits for all that was

@@ -12,13 +12,24 @@ import (
 // first to have it was not the one whose work had failed, so it says nothing of whose that was: who wants to know runs
 // what was under way once more, one after the other.
 func (b *Backend) Failed() error {
-	for _, o := range b.spaces() {
-		if o.dead != nil {
-			return o.dead
-		}
-		if err := o.notified(); err != nil {
-			return &engine.Fault{Place: engine.Place{Word: -1, Op: -1}, Err: err}
-		}
+	if b.beside != nil {
+		b = b.beside
+	}
+	b.listing.Lock()
+	defer b.listing.Unlock()
+	err := b.failed()
+	for i := 0; err == nil && i < len(b.others); i++ {
+		err = b.others[i].failed()
+	}
+	return err
+}
+
+func (b *Backend) failed() error {
+	if b.dead != nil {
+		return b.dead
+	}
+	if err := b.notified(); err != nil {
+		return &engine.Fault{Place: engine.Place{Word: -1, Op: -1}, Err: err}
 	}
 	return nil
 }

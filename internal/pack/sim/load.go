@@ -210,7 +210,7 @@ func (l *load) requests() []request {
 // scheduler is a pack.Scheduler that knows the tenants.
 func (l *load) scheduler() (*pack.Scheduler, []pack.TenantID, error) {
 	s, err := pack.New(pack.Config{Devices: l.config.GPUs, Oversubscribe: l.config.Oversubscribe,
-		Surplus: l.config.Surplus})
+		Surplus: l.config.Surplus, Sure: l.config.Sure})
 	if err != nil {
 		return nil, nil, err
 	}

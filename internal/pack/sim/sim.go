@@ -48,6 +48,7 @@ type Config struct {
 	Quantum       float64  `json:"quantum_ms,omitempty"`    // of time slicing; default 2
 	Oversubscribe float64  `json:"oversubscribe,omitempty"` // see pack.Config
 	Surplus       float64  `json:"surplus,omitempty"`       // see pack.Config
+	Sure          float64  `json:"sure,omitempty"`          // see pack.Config
 	KeepLate      bool     `json:"keep_late,omitempty"`
 	Tenants       []Tenant `json:"tenants"`
 }

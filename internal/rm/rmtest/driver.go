@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync"
 
 	"holdfast/internal/rm"
 )
@@ -24,7 +25,7 @@ type Completion struct {
 	Release      func(m *Memory)
 }
 
-// A Driver is a machine with one GPU. It is for one goroutine.
+// A Driver is a machine with one GPU. What the code under test asks may come from several goroutines.
 type Driver struct {
 	Version string   // that it tells
 	Classes []uint32 // of the GPU
@@ -58,8 +59,9 @@ type Driver struct {
 	bound    uint32              // the channel that unified memory has
 	channels map[uint32]*channel // by their objects
 	tokens   uint32              // that were given out
-	live     int                 // memory of this process that was not unmapped
-	arena    *arena              // where memory comes from that another process sees too; nil: there is none
+	mu       sync.Mutex
+	live     int    // memory of this process that was not unmapped
+	arena    *arena // where memory comes from that another process sees too; nil: there is none
 }
 
 // A Request is what the driver was asked, but for addresses and descriptors, which are 0.
@@ -132,6 +134,8 @@ func (d *Driver) wrong(format string, args ...any) {
 
 // Open opens a device file.
 func (d *Driver) Open(path string) (rm.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch path {
 	case "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm":
 	default:
@@ -146,15 +150,24 @@ func (d *Driver) Open(path string) (rm.File, error) {
 
 // Memory is memory of the test.
 func (d *Driver) Memory(size int) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.live++
 	return d.room(size), nil
 }
 
 // Unmap ends a mapping.
-func (d *Driver) Unmap([]byte) error { d.live--; return nil }
+func (d *Driver) Unmap([]byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live--
+	return nil
+}
 
 // Ring runs what the channel has been given.
 func (d *Driver) Ring(doorbell []byte, token uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.bells[&doorbell[0]] == nil {
 		d.wrong("the doorbell is not there")
 	}
@@ -182,6 +195,8 @@ type file struct {
 func (f *file) Fd() int32 { return f.fd }
 
 func (f *file) Close() error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
 	if f.d.open[f.fd] != f {
 		f.d.wrong("%s is closed twice", f.path)
 	}
@@ -190,6 +205,8 @@ func (f *file) Close() error {
 }
 
 func (f *file) Map(size int) ([]byte, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
 	if len(f.mapped) < size {
 		return nil, fmt.Errorf("%s: nothing of %d bytes to map", f.path, size)
 	}
@@ -200,6 +217,8 @@ func (f *file) Map(size int) ([]byte, error) {
 // Ioctl answers.
 func (f *file) Ioctl(request uint32, arg []byte, in ...rm.Pointer) error {
 	d := f.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if f.path == "/dev/nvidia-uvm" {
 		return d.unified(request, arg)
 	}
