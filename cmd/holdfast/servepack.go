@@ -234,7 +234,9 @@ func (p *packed) softGPU(ctx context.Context, a *app) (func() (*driver.Backend, 
 		if err != nil {
 			return nil, err
 		}
-		defer stub.Close()
+		p.mu.Lock() // it stays open: the loader takes a path that it knows for a library that it has
+		p.undo = append(p.undo, stub.Close)
+		p.mu.Unlock()
 		return driver.Open(driver.Config{Library: embedded.Path(stub), PTXOnly: true})
 	}, nil
 }

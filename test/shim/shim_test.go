@@ -211,13 +211,29 @@ func TestRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// answered does what ends with an allocation that was answered, again if that took so long that the program may
+	// have waited for the answer in vain.
+	answered := func(do func() string) string {
+		t.Helper()
+		for n := 0; ; n++ {
+			began := time.Now()
+			r := do()
+			if strings.HasPrefix(r, "0 ") || n == 5 || time.Since(began) < wire.RoomMillis*time.Millisecond {
+				return r
+			}
+			set(16 * mib)
+		}
+	}
 	for i, call := range []string{"alloc %d", "create %d", "async %d 16"} {
 		size := uint64(20+10*i) * mib
-		p.Send(call, size)
-		m := question(size)
-		set(1000 * mib)
-		answer(m)
-		if r := p.Line(); !strings.HasPrefix(r, "0 ") {
+		r := answered(func() string {
+			p.Send(call, size)
+			m := question(size)
+			set(1000 * mib)
+			answer(m)
+			return p.Line()
+		})
+		if !strings.HasPrefix(r, "0 ") {
 			t.Errorf(call+": %s", size, r)
 		}
 		set(16 * mib)
@@ -228,22 +244,25 @@ func TestRoom(t *testing.T) {
 		}
 	}
 	// A freeze does not wait for a thread that waits for an answer, which the freezing thread would have to take.
-	p.Send("alloc %d", 2000*mib)
-	m := question(2000 * mib)
-	f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
-	if f.GateNanos > wire.RoomMillis*1e6/2 {
-		t.Errorf("the gate took %d µs to close", f.GateNanos/1000)
-	}
-	answer(m)                                                           // too late
-	if err := h.c.Send(0, &wire.RoomMade{ID: m.ID + 100}); err != nil { // to nobody
-		t.Fatal(err)
-	}
-	must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
-	// The program has not noticed: it asks again.
-	m = question(2000 * mib)
-	set(4000 * mib)
-	answer(m)
-	if r := p.Line(); !strings.HasPrefix(r, "0 ") {
+	r := answered(func() string {
+		p.Send("alloc %d", 2000*mib)
+		m := question(2000 * mib)
+		f := must[*wire.Frozen](t, h.ask(&wire.Freeze{TimeoutMillis: inTime}))
+		if f.GateNanos > wire.RoomMillis*1e6/2 {
+			t.Errorf("the gate took %d µs to close", f.GateNanos/1000)
+		}
+		answer(m)                                                           // too late
+		if err := h.c.Send(0, &wire.RoomMade{ID: m.ID + 100}); err != nil { // to nobody
+			t.Fatal(err)
+		}
+		must[*wire.Thawed](t, h.ask(&wire.Thaw{}))
+		// The program has not noticed: it asks again.
+		m = question(2000 * mib)
+		set(4000 * mib)
+		answer(m)
+		return p.Line()
+	})
+	if !strings.HasPrefix(r, "0 ") {
 		t.Errorf("after a freeze: %s", r)
 	}
 	set(16 * mib)
