@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := readMetrics(t, b.String())
-	want := map[string]float64{"gpus": 2, "parts_total": 10000, "parts_under_way": 3, "busy_seconds_total": 3,
+	want := map[string]float64{"gpus": 2, "parts_total": 20000, "parts_under_way": 3, "busy_seconds_total": 3,
 		"filled_seconds_total": 2, "capacity": 1.25}
 	for i := range s.Tenants {
 		x := &s.Tenants[i]

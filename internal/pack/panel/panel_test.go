@@ -30,7 +30,7 @@ var hostile = []string{
 	"__proto__",
 }
 
-// A fake is a machine whose counters grow with each look. It is down once it was asked often enough.
+// A fake is a machine whose counters grow faster with each look. It is down once it was asked often enough.
 type fake struct {
 	mu     sync.Mutex
 	looks  int
@@ -64,11 +64,11 @@ func (f *fake) Events(last time.Duration) ([]machine.Event, error) {
 func stateAt(names []string, looks int) machine.State {
 	n := uint64(looks)
 	s := machine.State{Now: time.Duration(looks) * 1250 * ms}
-	s.Devices, s.Parts, s.UnderWay, s.Outstanding = 2, 5000*n, 3, 7
+	s.Devices, s.Parts, s.UnderWay, s.Outstanding = 2, 5000*n*n, 3, 7
 	s.Busy, s.Filled, s.Capacity = time.Duration(looks)*1500*ms, time.Duration(looks)*1000*ms, 1.25
 	for i, name := range names {
 		t := machine.TenantState{Name: name, Parts: []pack.Part{{Alone: 150 * time.Microsecond, Width: 0.25}}}
-		t.Arrived, t.Admitted, t.Met, t.Missed = n*uint64(100+i), n*uint64(90+i), n*80, n*uint64(i)
+		t.Arrived, t.Admitted, t.Met, t.Missed = n*n*uint64(100+i), n*uint64(90+i), n*80, n*uint64(i)
 		t.Complete, t.Failed, t.Repeated, t.Stragglers, t.Waiting, t.Outstanding = n, 2, 3, 4, 5, 6+i
 		t.Refused[pack.TooLate], t.Refused[pack.QueueFull] = 7*n, 3*n
 		t.Latency[10], t.Latency[20] = 98, 2 // 24 to 32 µs, 0.768 to 1.024 ms

@@ -59,7 +59,7 @@ function showMachine(s, before) {
 		['Parts under way', s.parts_under_way],
 		['Requests outstanding', s.outstanding],
 		['Capacity, as learnt', s.capacity.toFixed(2)],
-		['Up', s.now_seconds.toFixed(0) + ' s'],
+		['Up', s.now_seconds.toFixed(1) + ' s'],
 	].map(([name, value]) => {
 		const group = element('div');
 		group.append(element('dt', name), element('dd', value));
