@@ -7,6 +7,7 @@
 # make flake   every test N times while all cores are busy, and what failed how often. N=20; PKG='./test/shim …'
 #              for some packages. Whoever changes what waits, locks or ends processes runs it until nothing fails.
 # make peers   Numba's CUDA suite on the software GPU, compared with what is expected. MODULES=test_ipc for a part.
+# make chromium  a browser for the test of Pack's web page, where there is none
 # make install PREFIX=/usr/local
 #
 # demo and test install what they miss on a Debian-like machine (scripts/setup.sh).
@@ -57,7 +58,7 @@ VETTED := -vet=off
 RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
 .PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit
-.PHONY: portable late
+.PHONY: portable late chromium
 
 build: bin/holdfast bin/hfreplay
 
@@ -98,6 +99,9 @@ build/examples/vecadd: examples/vecadd/vecadd.c examples/include/cuda.h
 
 setup:
 	@bash scripts/setup.sh
+
+chromium:
+	@bash scripts/setup.sh chromium
 
 # holdfast finds CRIU beside itself: PREFIX/bin/holdfast, PREFIX/libexec/holdfast/criu.
 criu: setup

@@ -2,6 +2,10 @@
 # Make sure that what the build, the demo and the tests need is here: Go, Python, a C compiler with
 # its headers, and the few commands that the scripts call. On a Debian-like machine root
 # gets the missing packages installed; others are told which they are.
+#
+#	scripts/setup.sh [chromium]
+#
+# With chromium, also a browser for the test of the web page, which is skipped where there is none.
 set -euo pipefail
 
 missing=()
@@ -22,6 +26,13 @@ need git git
 need tar tar
 need xz-utils xz # the packages that scripts/criu.sh unpacks
 need python3 python3 # what bench measures with; a test runs it
+if [ "${1:-}" = chromium ]; then
+	browser=
+	for b in chromium-headless-shell chromium chromium-browser google-chrome; do
+		command -v $b >/dev/null 2>&1 && browser=$b
+	done
+	[ -n "$browser" ] || missing+=(chromium-headless-shell)
+fi
 if [ -r /etc/debian_version ]; then
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || [ -e /usr/share/keyrings/debian-archive-keyring.pgp ] ||

@@ -93,6 +93,8 @@ var rules = []rule{
 	{of: "internal/pack", only: nil, why: "decisions are made of numbers: clocks and devices are the caller's"},
 	{of: "internal/pack/machine", only: []string{"internal/pack", "internal/engine"},
 		why: "it runs copies of recordings, and knows none"},
+	{of: "internal/pack/panel", only: []string{"internal/pack", "internal/pack/machine", "internal/engine"},
+		why: "it shows what the machine says, and asks nothing else"},
 	{of: "internal/pack/sim", only: []string{"internal/pack"}, why: "simulated devices are numbers too"},
 	{of: "internal/npy", only: nil, why: "a format of files"},
 	{of: "internal/cuda", only: nil, why: "types and the Driver interface: everything else may import them"},

@@ -82,6 +82,7 @@ func (t *TenantStats) answered(latency, left int64, deadline bool) {
 
 // Stats is what devices did.
 type Stats struct {
+	Devices     int           // how many there are
 	Parts       uint64        // that are complete
 	UnderWay    int           // parts
 	Outstanding int           // requests
@@ -103,7 +104,7 @@ func (s *Scheduler) Tenant(id TenantID) TenantStats {
 
 // Stats says what devices did until now.
 func (s *Scheduler) Stats(now time.Duration) Stats {
-	st := Stats{Parts: s.parts, Capacity: float64(s.fair.capacity) / one}
+	st := Stats{Devices: len(s.devices), Parts: s.parts, Capacity: float64(s.fair.capacity) / one}
 	for i := range s.devices {
 		dev := &s.devices[i]
 		dev.advance(int64(now))
