@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"holdfast/internal/engine/raw"
 	"holdfast/internal/pack"
 	packing "holdfast/internal/pack/machine"
+	"holdfast/internal/pack/panel"
 	"holdfast/internal/recording"
 	"holdfast/internal/replay"
 	"holdfast/internal/serve"
@@ -171,6 +173,15 @@ func (a *app) servePacked(ctx context.Context, args []string, f serveFlags, log 
 	if p.server, err = serve.New(nil, version, log); err != nil {
 		return nil, err
 	}
+	p.server.Handle("/pack/", panel.New(p.m))
+	p.server.Metrics(func(w io.Writer) {
+		if state, err := p.m.State(); err == nil {
+			err = panel.WriteMetrics(w, state)
+			if err != nil {
+				log.Warn("metrics", "err", err)
+			}
+		}
+	})
 	if p.dir != "" {
 		p.server.Manage(p)
 	}

@@ -38,6 +38,7 @@ type Server struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 	metrics *metrics.Set
+	more    []func(io.Writer)
 
 	mu     sync.RWMutex
 	models []*served
@@ -65,7 +66,12 @@ func New(models []*Model, version string, log *slog.Logger) (*Server, error) {
 		"GET /v2":              s.metadata,
 		"GET /v2/health/live":  func(http.ResponseWriter, *http.Request) {},
 		"GET /v2/health/ready": s.ready,
-		"GET /metrics":         func(w http.ResponseWriter, _ *http.Request) { s.metrics.WritePrometheus(w) },
+		"GET /metrics": func(w http.ResponseWriter, _ *http.Request) {
+			s.metrics.WritePrometheus(w)
+			for _, write := range s.more {
+				write(w)
+			}
+		},
 	} {
 		s.mux.HandleFunc(pattern, h)
 	}
@@ -110,6 +116,9 @@ func (s *Server) all() []*served {
 	defer s.mu.RUnlock()
 	return s.models
 }
+
+// Metrics adds figures of the caller's to those for Prometheus. It comes before the first request.
+func (s *Server) Metrics(write func(io.Writer)) { s.more = append(s.more, write) }
 
 // Handle adds pages of the caller's.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
