@@ -19,7 +19,8 @@ struct memset_node { CUdeviceptr dst; size_t pitch; unsigned value, element; siz
 enum { KERNEL, MEMCPY, MEMSET, HOST, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, SIGNAL, WAIT, ALLOC, FREE };
 enum { COOPERATIVE = 2, CLUSTER = 4, STREAM_SERIALIZATION = 6, DEVICE_UPDATABLE = 13 }; /* CUlaunchAttributeID */
 enum { DEVICE_LAUNCH = 4 };                     /* CUDA_GRAPH_INSTANTIATE_FLAG_ */
-enum { DEEPEST = 8, MOST = 1 << 20, MOST_EDGES = 1 << 22, CALL_KERNEL = 301, CALL_MEMCPY = 304, CALL_MEMSET = 307, CALL_NODE = 376 };
+enum { DEEPEST = 8, MOST = 1 << 20, MOST_EDGES = 1 << 22 };
+enum { CALL_KERNEL = 301, CALL_MEMCPY = 304, CALL_MEMSET = 307, CALL_NODE = 376 };
 
 /* What a node does. */
 struct content {
@@ -324,8 +325,8 @@ static int by_places(const void *a, const void *b)
 }
 
 /*
- * The edges between n nodes, by their places in nodes; what their properties say (a kernel may begin before another
- * ends) is not of interest, who comes after all of the other is later still. NULL: they are not known.
+ * The edges between n nodes, by their places in nodes. One that lets a kernel begin before another ends is taken for
+ * a whole one, which is stronger. NULL: they are not known.
  */
 static struct edge *edges_between(void *graph, void **nodes, size_t n, size_t *m)
 {
@@ -355,7 +356,8 @@ static struct edge *edges_between(void *graph, void **nodes, size_t n, size_t *m
 static bool places_of(struct edge *edges, size_t m, size_t n, uint32_t *place)
 {
 	size_t done = 0, first = 0;
-	uint32_t *waits = calloc(n, sizeof *waits), *ready = calloc(n, sizeof *ready), *begin = calloc(n + 1, sizeof *begin);
+	uint32_t *waits = calloc(n, sizeof *waits), *ready = calloc(n, sizeof *ready);
+	uint32_t *begin = calloc(n + 1, sizeof *begin); /* where the edges from a node begin */
 	if (waits && ready && begin) {
 		qsort(edges, m, sizeof *edges, by_places);
 		for (size_t e = 0; e < m; e++) {
@@ -412,7 +414,7 @@ static struct edge *in_order(void *graph, void **nodes, size_t n, size_t *m)
 	return edges;
 }
 
-static void connect(struct graph *g, size_t from, size_t to)
+static void add_edge(struct graph *g, size_t from, size_t to)
 {
 	if (g->m == g->edge_room) {
 		size_t room = g->edge_room ? 2 * g->edge_room : 16;
@@ -452,12 +454,12 @@ static void enclose(struct graph *g, size_t first, size_t last, size_t m)
 		has[g->edges[m].from - first] |= HAS_AFTER;
 	}
 	if (last == first + 1)
-		connect(g, first, last);
+		add_edge(g, first, last);
 	for (size_t i = first + 1; i < last; i++) {
 		if (!(has[i - first] & HAS_BEFORE))
-			connect(g, first, i);
+			add_edge(g, first, i);
 		if (!(has[i - first] & HAS_AFTER))
-			connect(g, i, last);
+			add_edge(g, i, last);
 	}
 	free(has);
 }
@@ -541,7 +543,7 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 	}
 	g->incomplete |= ordered && !at;
 	for (size_t e = 0; at && !g->incomplete && e < m; e++)
-		connect(g, at[edges[e].from].to, at[edges[e].to].from);
+		add_edge(g, at[edges[e].from].to, at[edges[e].to].from);
 	free(at);
 	free(edges);
 	free(nodes);

@@ -12,8 +12,8 @@ import (
 	"holdfast/internal/trace"
 )
 
-// graphOf tells a graph: of each node k is a kernel, j a joint, z a copy of nothing. Edges are "0>1 0>2"; "-" stands for
-// none, and "" for those that are not told.
+// graphOf tells a graph: k is a kernel, j a joint, z a copy of nothing. Edges are "0>1 0>2"; "-" stands for none,
+// and "" for those that are not told.
 func graphOf(id uint32, nodes, edges string) []trace.Record {
 	list := []trace.Record{&trace.Graph{ID: id, Nodes: uint32(len(nodes))}}
 	for i, kind := range nodes {
@@ -192,12 +192,12 @@ func TestWideGraphs(t *testing.T) {
 	}
 }
 
-// checkWide holds the work of two launches of graphs of TestWideGraphs against their shape, by levels: nodes between two
-// joints are at levels above all nodes before them.
+// checkWide holds the work of two launches of a graph of TestWideGraphs against its shape: nodes behind a joint come
+// after all before it.
 func checkWide(t *testing.T, name, shape string, work []recording.Work) {
 	t.Helper()
 	total := 0
-	// Each work's highest number n such that works 0 to n-1 are all complete before it, or it is not known.
+	// A number for each work: all works below that are complete before it.
 	complete := make([]int, len(work))
 	covered := map[int]bool{}
 	for i, w := range work {

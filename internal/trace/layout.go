@@ -286,8 +286,8 @@ var typeNames = []string{
 	TypeGraphLaunch: "graph launch", TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed",
 	TypeReady: "ready", TypeGraphVersion: "graph version", TypeData: "data", TypeRange: "range",
 	TypeRangeEnd: "range end", TypeVariable: "variable", TypeFunction: "function", TypeOrder: "order",
-	TypeGraphEdges: "graph edges", TypeProgram: "program", TypeText: "text", TypeImage: "image", TypeFound: "found", TypeExit: "exit",
-	TypeEnd: "end", TypeAfter: "after",
+	TypeGraphEdges: "graph edges", TypeProgram: "program", TypeText: "text", TypeImage: "image", TypeFound: "found",
+	TypeExit: "exit", TypeEnd: "end", TypeAfter: "after",
 }
 
 // String is the record's name, as in "launch".
@@ -317,8 +317,8 @@ func CHeader() []byte {
 		bit  uint16
 	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams},
 		{"PROGRAMMATIC", Programmatic}, {"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost},
-		{"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout}, {"INCOMPLETE", Incomplete}, {"JOINT", Joint},
-		{"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
+		{"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout}, {"INCOMPLETE", Incomplete},
+		{"JOINT", Joint}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {

@@ -172,7 +172,8 @@ type GraphLaunch struct {
 // GraphFree says that an executable graph is gone, or that what it was as that ID does not come again.
 type GraphFree struct{ ID uint32 }
 
-// Other is a call that may do anything to memory, or (Node) such a node of graph Cell, or one that does nothing (Joint).
+// Other is a call that may do anything to memory, or (Node) such a node of graph Cell, or (Joint) one that does
+// nothing.
 type Other struct {
 	Flags  uint16
 	Call   uint32

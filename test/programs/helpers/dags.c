@@ -87,7 +87,7 @@ static void depend(struct graph *g, int j, int i)
 	n->level = d->level > n->level ? d->level : n->level;
 }
 
-/* What node j comes after: all that it must not run beside, by itself or by way of an empty node, and sometimes more. */
+/* What node j comes after: all that it must not run beside, directly or by an empty node, and sometimes more. */
 static void order(struct graph *g, int j)
 {
 	struct node *n = &g->node[j];
