@@ -7,7 +7,7 @@
  * turns), so as little as possible is told, and only at a launch. What a graph consisted of when it was launched is a
  * version, with an id of its own. A launch of a version that was told names it; another one is told by the nodes in
  * which it differs from the version before it. Contents of nodes are kept once for all versions: two that are equal
- * byte by byte are one object, so versions are compared exactly, by pointers.
+ * byte by byte are one object, so versions are compared exactly, by pointers. All of them have the same edges.
  */
 #include "shim.h"
 #include <stdlib.h>
@@ -19,7 +19,8 @@ struct memset_node { CUdeviceptr dst; size_t pitch; unsigned value, element; siz
 enum { KERNEL, MEMCPY, MEMSET, HOST, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, SIGNAL, WAIT, ALLOC, FREE };
 enum { COOPERATIVE = 2, CLUSTER = 4, STREAM_SERIALIZATION = 6, DEVICE_UPDATABLE = 13 }; /* CUlaunchAttributeID */
 enum { DEVICE_LAUNCH = 4 };                     /* CUDA_GRAPH_INSTANTIATE_FLAG_ */
-enum { DEEPEST = 8, MOST = 1 << 20, CALL_KERNEL = 301, CALL_MEMCPY = 304, CALL_MEMSET = 307, CALL_NODE = 376 };
+enum { DEEPEST = 8, MOST = 1 << 20, MOST_EDGES = 1 << 22 };
+enum { CALL_KERNEL = 301, CALL_MEMCPY = 304, CALL_MEMSET = 307, CALL_NODE = 376 };
 
 /* What a node does. */
 struct content {
@@ -28,6 +29,7 @@ struct content {
 	struct hf_kernel *k; /* of a launch */
 	uint64_t record[];   /* whole; thread and cell are filled in when it is told */
 };
+struct edge { uint32_t from, to; };
 struct version {
 	struct version *next; /* that was launched before it */
 	uint32_t id;
@@ -44,6 +46,8 @@ struct graph {
 	struct content **now;
 	void **node;
 	void **top;      /* the child graph's node at the top that a node stands in, or NULL */
+	struct edge *edges; /* between places, only for who records a range */
+	size_t m, edge_room;
 	size_t hint;     /* where the next node that is changed may be */
 	/* What the tap of this epoch was told, the latest first. */
 	uint32_t epoch;
@@ -126,7 +130,7 @@ static void clear(struct graph *g)
 	forget(g, &g->versions);
 	for (size_t i = 0; i < g->n; i++)
 		let_go(g->now[i]);
-	g->n = g->hint = 0;
+	g->n = g->m = g->hint = 0;
 	g->nodes = 0;
 }
 
@@ -292,7 +296,7 @@ static uint32_t index_in(const struct named *names, size_t n, void *node)
 	return found ? found->index : UINT32_MAX;
 }
 
-static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
+static bool get_edges(void *graph, void ***from, void ***to, size_t *m)
 {
 	bool v2 = hf_have(HF_SYM_cuGraphGetEdges_v2); /* the first one fails where edges have properties */
 	for (int pass = 0; pass < 2; pass++) {
@@ -314,52 +318,211 @@ static bool edges_of(void *graph, void ***from, void ***to, size_t *m)
 	return true;
 }
 
-/* For who records a range: puts nodes into an order in which they may run. The driver gives them in any. */
-static bool in_order(void *graph, void **nodes, size_t n)
+static int by_places(const void *a, const void *b)
+{
+	const struct edge *x = a, *y = b;
+	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
+}
+
+/*
+ * The edges between n nodes, by their places in nodes. One that lets a kernel begin before another ends is taken for
+ * a whole one, which is stronger. NULL: they are not known.
+ */
+static struct edge *edges_between(void *graph, void **nodes, size_t n, size_t *m)
 {
 	void **from = NULL, **to = NULL;
-	size_t m = 0, done = 0;
 	struct named *names = calloc(n, sizeof *names);
-	uint32_t *waits = calloc(n, sizeof *waits);
-	void **out = calloc(n, sizeof *out);
-	bool ok = names && waits && out && edges_of(graph, &from, &to, &m);
-	for (size_t i = 0; ok && i < n; i++)
+	bool ok = names && get_edges(graph, &from, &to, m);
+	struct edge *edges = ok ? calloc(*m + 1, sizeof *edges) : NULL;
+	for (size_t i = 0; edges && i < n; i++)
 		names[i] = (struct named){ nodes[i], (uint32_t)i };
-	if (ok)
+	if (edges)
 		qsort(names, n, sizeof *names, by_node);
-	for (size_t e = 0; ok && e < m; e++) {
-		uint32_t t = index_in(names, n, to[e]);
-		ok = t != UINT32_MAX && index_in(names, n, from[e]) != UINT32_MAX;
-		if (ok)
-			waits[t]++;
+	for (size_t e = 0; ok && edges && e < *m; e++) {
+		edges[e] = (struct edge){ index_in(names, n, from[e]), index_in(names, n, to[e]) };
+		ok = edges[e].from != UINT32_MAX && edges[e].to != UINT32_MAX;
 	}
-	for (bool moved = true; ok && moved && done < n;) {
-		moved = false;
-		for (size_t i = 0; i < n; i++) {
-			if (waits[i])
-				continue;
-			waits[i] = UINT32_MAX; /* taken */
-			out[done++] = nodes[i];
-			moved = true;
-			for (size_t e = 0; e < m; e++)
-				if (from[e] == nodes[i])
-					waits[index_in(names, n, to[e])]--;
-		}
-	}
-	ok = ok && done == n;
-	if (ok)
-		memcpy(nodes, out, n * sizeof *nodes);
 	free(names);
-	free(waits);
-	free(out);
 	free(from);
 	free(to);
-	return ok;
+	if (!ok) {
+		free(edges);
+		return NULL;
+	}
+	return edges;
+}
+
+/* Where each of n nodes comes in an order in which they may run. False: there is none, or no memory. */
+static bool places_of(struct edge *edges, size_t m, size_t n, uint32_t *place)
+{
+	size_t done = 0, first = 0;
+	uint32_t *waits = calloc(n, sizeof *waits), *ready = calloc(n, sizeof *ready);
+	uint32_t *begin = calloc(n + 1, sizeof *begin); /* where the edges from a node begin */
+	if (waits && ready && begin) {
+		qsort(edges, m, sizeof *edges, by_places);
+		for (size_t e = 0; e < m; e++) {
+			waits[edges[e].to]++;
+			begin[edges[e].from + 1]++;
+		}
+		for (size_t i = 0; i < n; i++) {
+			begin[i + 1] += begin[i];
+			if (!waits[i])
+				ready[done++] = (uint32_t)i;
+		}
+		for (; first < done; first++) {
+			uint32_t i = ready[first];
+			place[i] = (uint32_t)first;
+			for (uint32_t e = begin[i]; e < begin[i + 1]; e++)
+				if (!--waits[edges[e].to])
+					ready[done++] = edges[e].to;
+		}
+	}
+	free(waits);
+	free(ready);
+	free(begin);
+	return done == n;
+}
+
+/*
+ * For who records a range: puts nodes into an order in which they may run; the driver gives them in any. Theirs is
+ * kept if it is one: programs change nodes in the order in which they made them. The result is the edges between
+ * them; NULL: they are not known.
+ */
+static struct edge *in_order(void *graph, void **nodes, size_t n, size_t *m)
+{
+	bool ordered = true;
+	struct edge *edges = edges_between(graph, nodes, n, m);
+	for (size_t e = 0; edges && e < *m; e++)
+		ordered &= edges[e].from < edges[e].to;
+	if (!edges || ordered)
+		return edges;
+	uint32_t *place = calloc(n, sizeof *place);
+	void **out = calloc(n, sizeof *out);
+	bool ok = place && out && places_of(edges, *m, n, place);
+	for (size_t i = 0; ok && i < n; i++)
+		out[place[i]] = nodes[i];
+	for (size_t e = 0; ok && e < *m; e++)
+		edges[e] = (struct edge){ place[edges[e].from], place[edges[e].to] };
+	if (ok)
+		memcpy(nodes, out, n * sizeof *nodes);
+	free(place);
+	free(out);
+	if (!ok) {
+		free(edges);
+		return NULL;
+	}
+	return edges;
+}
+
+static void add_edge(struct graph *g, size_t from, size_t to)
+{
+	if (g->m == g->edge_room) {
+		size_t room = g->edge_room ? 2 * g->edge_room : 16;
+		struct edge *edges = room <= MOST_EDGES ? realloc(g->edges, room * sizeof *edges) : NULL;
+		if (!edges) {
+			g->incomplete = true;
+			return;
+		}
+		g->edges = edges;
+		g->edge_room = room;
+	}
+	g->edges[g->m++] = (struct edge){ (uint32_t)from, (uint32_t)to };
+}
+
+/* What only orders others is a node, too: a closure over it would be as many edges as it has pairs of neighbours. */
+static size_t joint(struct graph *g, void *top)
+{
+	struct content *c = content(NULL, HF_REC_OTHER, HF_REC_JOINT_FLAG, sizeof(struct hf_rec_other));
+	if (c)
+		((struct hf_rec_other *)c->record)->call = CALL_NODE;
+	size_t at = g->n;
+	add(g, NULL, top, c);
+	return at;
+}
+
+/* The nodes between two joints, whose edges are those from number m on, come after the first and before the second. */
+static void enclose(struct graph *g, size_t first, size_t last, size_t m)
+{
+	enum { HAS_BEFORE = 1, HAS_AFTER = 2 };
+	uint8_t *has = g->incomplete ? NULL : calloc(last - first, 1);
+	if (!has) {
+		g->incomplete = true;
+		return;
+	}
+	for (; m < g->m; m++) {
+		has[g->edges[m].to - first] |= HAS_BEFORE;
+		has[g->edges[m].from - first] |= HAS_AFTER;
+	}
+	if (last == first + 1)
+		add_edge(g, first, last);
+	for (size_t i = first + 1; i < last; i++) {
+		if (!(has[i - first] & HAS_BEFORE))
+			add_edge(g, first, i);
+		if (!(has[i - first] & HAS_AFTER))
+			add_edge(g, i, last);
+	}
+	free(has);
+}
+
+static void walk(struct graph *g, void *graph, void *top, int depth);
+
+/* A child graph's nodes stand where its own node would, within a pair of joints if a range is recorded. */
+static void walk_child(struct graph *g, void *node, void *top, int depth)
+{
+	void *child, *inner = top ? top : node;
+	if (real_cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS) {
+		g->incomplete = true;
+		return;
+	}
+	if (!hf_range_wanted()) {
+		walk(g, child, inner, depth);
+		return;
+	}
+	size_t m = g->m, first = joint(g, top);
+	walk(g, child, inner, depth);
+	enclose(g, first, joint(g, top), m);
+}
+
+static void add_node(struct graph *g, void *node, void *top, int depth)
+{
+	int type = -1;
+	bool v2;
+	struct kernel_node kernel;
+	struct memset_node set;
+	uint64_t copy[32]; /* more than CUDA_MEMCPY3D has */
+	real_cuGraphNodeGetType(node, &type);
+	switch (type) {
+	case KERNEL:
+		add(g, node, top,
+			kernel_params(node, &kernel, &v2) ? kernel_content(node, &kernel, v2, NULL) : other_content());
+		break;
+	case MEMCPY:
+		add(g, node, top,
+			real_cuGraphMemcpyNodeGetParams(node, copy) == CUDA_SUCCESS ? memcpy_content(copy) : other_content());
+		break;
+	case MEMSET:
+		add(g, node, top,
+			real_cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS ? memset_content(&set) : other_content());
+		break;
+	case CHILD:
+		walk_child(g, node, top, depth + 1);
+		break;
+	case HOST: case WAIT_EVENT: case RECORD_EVENT: case SIGNAL: case WAIT: case ALLOC: case FREE:
+		if (hf_range_wanted()) /* a recording has to refuse it */
+			add(g, node, top, other_content());
+		break;
+	case EMPTY:
+		if (hf_range_wanted())
+			joint(g, top);
+		break;
+	default: /* batched memory operations, conditions, what is yet to come */
+		add(g, node, top, other_content());
+	}
 }
 
 static void walk(struct graph *g, void *graph, void *top, int depth)
 {
-	size_t n = 0;
+	size_t n = 0, m = 0;
 	void **nodes = NULL;
 	if (depth == DEEPEST || real_cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || n > MOST ||
 	    (n && !(nodes = calloc(n, sizeof *nodes))) ||
@@ -369,46 +532,29 @@ static void walk(struct graph *g, void *graph, void *top, int depth)
 		return;
 	}
 	g->nodes += (uint32_t)n;
-	if (n && hf_range_wanted() && !in_order(graph, nodes, n))
-		g->incomplete = true;
+	bool ordered = n && hf_range_wanted();
+	struct edge *edges = ordered ? in_order(graph, nodes, n, &m) : NULL;
+	struct edge *at = edges ? calloc(n, sizeof *at) : NULL; /* where a node begins and ends in g */
 	for (size_t i = 0; i < n; i++) {
-		int type = -1;
-		bool v2;
-		struct kernel_node kernel;
-		struct memset_node set;
-		uint64_t copy[32]; /* more than CUDA_MEMCPY3D has */
-		void *child, *node = nodes[i];
-		real_cuGraphNodeGetType(node, &type);
-		switch (type) {
-		case KERNEL:
-			add(g, node, top,
-				kernel_params(node, &kernel, &v2) ? kernel_content(node, &kernel, v2, NULL) : other_content());
-			break;
-		case MEMCPY:
-			add(g, node, top,
-				real_cuGraphMemcpyNodeGetParams(node, copy) == CUDA_SUCCESS ? memcpy_content(copy) : other_content());
-			break;
-		case MEMSET:
-			add(g, node, top,
-				real_cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS ? memset_content(&set) : other_content());
-			break;
-		case CHILD:
-			if (real_cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-				walk(g, child, top ? top : node, depth + 1);
-			else
-				g->incomplete = true;
-			break;
-		case HOST: case WAIT_EVENT: case RECORD_EVENT: case SIGNAL: case WAIT: case ALLOC: case FREE:
-			if (hf_range_wanted()) /* a recording has to refuse it */
-				add(g, node, top, other_content());
-			break;
-		case EMPTY:
-			break;
-		default: /* batched memory operations, conditions, what is yet to come */
-			add(g, node, top, other_content());
-		}
+		size_t first = g->n;
+		add_node(g, nodes[i], top, depth);
+		if (at)
+			at[i] = (struct edge){ (uint32_t)first, (uint32_t)g->n - 1 };
 	}
+	g->incomplete |= ordered && !at;
+	for (size_t e = 0; at && !g->incomplete && e < m; e++)
+		add_edge(g, at[edges[e].from].to, at[edges[e].to].from);
+	free(at);
+	free(edges);
 	free(nodes);
+}
+
+/* Graphs that are alike have the same list of edges. */
+static void walk_all(struct graph *g, void *graph, void *top, int depth)
+{
+	walk(g, graph, top, depth);
+	if (g->m)
+		qsort(g->edges, g->m, sizeof *g->edges, by_places);
 }
 
 /* ---- telling ---- */
@@ -429,6 +575,26 @@ static bool tell_node(const struct content *c, uint32_t id, size_t i)
 	to->cell = id;
 	to->thread = (uint32_t)i;
 	hf_tap_end();
+	return true;
+}
+
+/* Tells which nodes come after which, once all of them were told. */
+static bool tell_edges(const struct graph *g, uint32_t id)
+{
+	enum { PIECE = (HF_MAX_RECORD - sizeof(struct hf_rec_graph_edges)) / sizeof(struct edge) };
+	size_t at = 0;
+	do {
+		size_t n = g->m - at < PIECE ? g->m - at : PIECE;
+		struct hf_rec_graph_edges *r = hf_tap_begin(HF_REC_GRAPH_EDGES, 0, sizeof *r + n * sizeof(struct edge));
+		if (!r)
+			return false;
+		r->id = id;
+		r->edges = (uint32_t)n;
+		if (n)
+			memcpy(r + 1, g->edges + at, n * sizeof(struct edge));
+		hf_tap_end();
+		at += n;
+	} while (at < g->m);
 	return true;
 }
 
@@ -462,6 +628,8 @@ static bool tell_as(const struct graph *g, uint32_t id, const struct version *ba
 	for (size_t i = 0; i < g->n; i++)
 		if ((!base || base->c[i] != g->now[i]) && !tell_node(g->now[i], id, i))
 			return false;
+	if (!base && hf_range_wanted() && !tell_edges(g, id))
+		return false;
 	struct hf_rec_graph_end *e = hf_tap_begin(HF_REC_GRAPH_END, 0, sizeof *e);
 	if (!e)
 		return false;
@@ -528,23 +696,46 @@ static uint32_t tell(struct graph *g)
 
 /* ---- changes ---- */
 
-static void destroy(struct graph *g)
+static void let_go_of_lists(struct graph *g)
 {
-	clear(g);
 	free(g->now);
 	free(g->node);
 	free(g->top);
+	free(g->edges);
+}
+
+static void destroy(struct graph *g)
+{
+	clear(g);
+	let_go_of_lists(g);
 	free(g);
 }
 
-/* Moves the nodes of fresh into g. The versions of g stay if the number of nodes is the same. */
+/* Whether the edges between the nodes of g from place at on are those of fresh, which is as long. */
+static bool same_edges(const struct graph *g, size_t at, const struct graph *fresh)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < g->m; i++) {
+		struct edge e = g->edges[i];
+		if (e.from < at || e.to >= at + fresh->n)
+			continue;
+		if (k == fresh->m || fresh->edges[k].from != e.from - at || fresh->edges[k].to != e.to - at)
+			return false;
+		k++;
+	}
+	return k == fresh->m;
+}
+
+/* Moves the nodes of fresh into g. The versions of g stay if it has as many nodes, and the same edges. */
 static void take(struct graph *g, struct graph *fresh)
 {
-	if (fresh->n != g->n) {
+	if (fresh->n != g->n || !same_edges(g, 0, fresh)) {
 		clear(g);
 		struct graph kept = *g;
 		g->now = fresh->now, g->node = fresh->node, g->top = fresh->top, g->n = fresh->n, g->room = fresh->room;
 		fresh->now = kept.now, fresh->node = kept.node, fresh->top = kept.top, fresh->n = 0, fresh->room = kept.room;
+		g->edges = fresh->edges, g->m = fresh->m, g->edge_room = fresh->edge_room;
+		fresh->edges = kept.edges, fresh->m = 0, fresh->edge_room = kept.edge_room;
 	} else {
 		for (size_t i = 0; i < g->n; i++) {
 			set(g, i, fresh->now[i]);
@@ -575,7 +766,7 @@ static CUresult made(CUresult r, void *exec, void *graph, bool device, bool upda
 	}
 	if (fresh) {
 		fresh->exec = exec;
-		walk(fresh, graph, NULL, 0);
+		walk_all(fresh, graph, NULL, 0);
 		if (g) {
 			take(g, fresh);
 			destroy(fresh);
@@ -623,22 +814,20 @@ static void changed_child(void *exec, void *node, void *child)
 	pthread_mutex_lock(&lock);
 	struct graph *g = *place(exec), fresh = { 0 };
 	if (g)
-		walk(&fresh, child, node, 1);
+		walk_all(&fresh, child, node, 1);
 	size_t i = 0, n = 0;
 	while (g && i < g->n && g->top[i] != node)
 		i++;
 	while (g && i + n < g->n && g->top[i + n] == node)
 		n++;
-	if (g && n && n == fresh.n && !fresh.incomplete) {
+	if (g && n && n == fresh.n && !fresh.incomplete && same_edges(g, i, &fresh)) {
 		for (size_t k = 0; k < n; k++)
 			set(g, i + k, fresh.now[k]);
 		fresh.n = 0;
 	} else if (g)
 		g->incomplete = true;
 	clear(&fresh);
-	free(fresh.now);
-	free(fresh.node);
-	free(fresh.top);
+	let_go_of_lists(&fresh);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -27,6 +27,7 @@
 #define HF_REC_VARIABLE 20u
 #define HF_REC_FUNCTION 21u
 #define HF_REC_ORDER 22u
+#define HF_REC_GRAPH_EDGES 23u
 #define HF_REC_ASKS_FLAG 1u
 #define HF_REC_NODE_FLAG 2u
 #define HF_REC_CAPTURED_FLAG 4u
@@ -40,6 +41,7 @@
 #define HF_REC_SRCARRAY_FLAG 128u
 #define HF_REC_NOLAYOUT_FLAG 8u
 #define HF_REC_INCOMPLETE_FLAG 8u
+#define HF_REC_JOINT_FLAG 8u
 #define HF_REC_OUTLINE_FLAG 8u
 #define HF_REC_ASSEMBLED_FLAG 16u
 #define HF_REC_WHOLE_FLAG 32u
@@ -277,5 +279,13 @@ struct hf_rec_order {
 	uint64_t event;
 };
 _Static_assert(sizeof(struct hf_rec_order) == 32, "layout");
+
+struct hf_rec_graph_edges {
+	uint32_t size;
+	uint16_t type, flags;
+	uint32_t id;
+	uint32_t edges;
+};
+_Static_assert(sizeof(struct hf_rec_graph_edges) == 16, "layout");
 
 #endif

@@ -494,6 +494,13 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		flags(r.Flags, map[uint16]string{trace.Incomplete: "incomplete"})
 	case *trace.GraphEnd:
 		add("graph", r.ID)
+	case *trace.GraphEdges:
+		add("graph", r.ID)
+		var edges []string
+		for _, e := range r.Edges {
+			edges = append(edges, fmt.Sprintf("%d>%d", e.From, e.To))
+		}
+		add("edges", edges)
 	case *trace.GraphFree:
 		add("graph", r.ID)
 	case *trace.GraphLaunch:
@@ -507,6 +514,7 @@ func (t *traceFile) object(rec trace.Record, s *trace.State) object {
 		add("thread", r.Thread)
 		add("stream", hexa(r.Stream))
 		flags(r.Flags, common)
+		flags(r.Flags, map[uint16]string{trace.Joint: "joint"})
 	case *trace.Failed:
 		add("thread", r.Thread)
 		add("result", r.Result)

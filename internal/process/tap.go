@@ -360,6 +360,9 @@ func (w *Work) add(rec trace.Record) {
 	case *trace.Copy:
 		w.Parts = append(w.Parts, Part{Copy: r})
 	case *trace.Other:
+		if r.Flags&trace.Joint != 0 {
+			return
+		}
 		w.Opaque = fmt.Sprintf("driver call %d may do anything", r.Call)
 	}
 }

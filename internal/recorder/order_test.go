@@ -43,7 +43,10 @@ func TestOrder(t *testing.T) {
 				case 's':
 					o.everything()
 				default:
-					_, after := o.add(streams[word[0]])
+					at := o.begin(streams[word[0]])
+					w := o.add(at)
+					o.end(streams[word[0]], at, w)
+					after := o.after[w]
 					if len(after) == 0 {
 						after = nil
 					}

@@ -142,21 +142,18 @@ func (r *rangeEntry) numbers() []uint32 {
 func (r *rangeEntry) after(number []uint32, i int) []uint32 {
 	var out []uint32
 	seen := map[int]bool{}
-	var add func(list []int)
-	add = func(list []int) {
-		for _, a := range list {
-			switch {
-			case seen[a]:
-			case r.works[a].dropped:
-				seen[a] = true
-				add(r.works[a].after)
-			default:
-				seen[a] = true
-				out = append(out, number[a])
-			}
+	for todo := slices.Clone(r.order.after[i]); len(todo) > 0; {
+		a := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		switch {
+		case seen[a]:
+		case r.works[a].dropped:
+			todo = append(todo, r.order.after[a]...)
+		default:
+			out = append(out, number[a])
 		}
+		seen[a] = true
 	}
-	add(r.works[i].after)
 	slices.Sort(out)
 	return out
 }

@@ -191,7 +191,6 @@ type rangeVariable struct {
 
 // A rangeWork is one piece of work. Exactly one of launch, copy, input and output is there.
 type rangeWork struct {
-	after   []int
 	launch  *trace.Launch
 	kernel  *trace.Kernel
 	copy    *trace.Copy // also of an input or output: one side is to become staging memory

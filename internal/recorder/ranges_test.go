@@ -350,6 +350,9 @@ func FuzzRange(f *testing.F) {
 		launch(1, 0), &trace.RangeEnd{})
 	f.Add(all)
 	add(&trace.Free{Addr: 0x300080}, &trace.Range{Thread: 1, Nth: 1, Name: "second"})
+	add(graphOf(1, "kjkzk", "0>1 1>2 2>3")...)
+	add(&trace.GraphLaunch{Graph: 1, Thread: 1, Stream: 16}, &trace.GraphVersion{ID: 2, Base: 1},
+		&trace.GraphEnd{ID: 2}, &trace.GraphLaunch{Graph: 2, Thread: 1})
 	add(input(0x200000, "input")...)
 	add(&trace.RangeEnd{})
 	f.Add(all)

@@ -1,9 +1,11 @@
 package recorder
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"holdfast/internal/recording"
@@ -55,17 +57,27 @@ func (s *rangeSession) work(rec trace.Record) {
 func (s *rangeSession) submitted(rec trace.Record, thread uint32) {
 	switch rec := rec.(type) {
 	case *trace.Launch:
-		s.launch(rec, streamOf(rec.Stream, thread))
+		s.onStream(rec.Stream, thread, func(at *frontier) { s.launch(rec, at) })
 	case *trace.Copy:
-		s.copy(rec, streamOf(rec.Stream, thread), thread)
-		if !strings.HasSuffix(s.call(rec.Call), "Async") { // it may have returned when the copy was done
-			s.order.everything()
-		}
+		s.onStream(rec.Stream, thread, func(at *frontier) {
+			s.copy(rec, at, thread)
+			if !strings.HasSuffix(s.call(rec.Call), "Async") { // it may have returned when the copy was done
+				at.seen = true
+			}
+		})
 	case *trace.GraphLaunch:
-		s.graph(rec, streamOf(rec.Stream, thread))
+		s.onStream(rec.Stream, thread, func(at *frontier) { s.graph(rec, at) })
 	case *trace.Other:
 		s.fail("%s within the range: it cannot be replayed", s.call(rec.Call))
 	}
+}
+
+// onStream has f add work to a stream.
+func (s *rangeSession) onStream(handle uint64, thread uint32, f func(at *frontier)) {
+	on, from := streamOf(handle, thread), len(s.works)
+	at := s.order.begin(on)
+	f(at)
+	s.order.end(on, at, from)
 }
 
 // outside refuses work between two ranges that may write memory of the device: the second would find something else
@@ -145,12 +157,12 @@ func (s *rangeSession) released(f *trace.Free) {
 	}
 }
 
-func (s *rangeSession) add(w *rangeWork, on stream) {
-	_, w.after = s.order.add(on)
+func (s *rangeSession) add(w *rangeWork, at *frontier) {
+	s.order.add(at)
 	s.works = append(s.works, w)
 }
 
-func (s *rangeSession) launch(l *trace.Launch, on stream) {
+func (s *rangeSession) launch(l *trace.Launch, at *frontier) {
 	k := s.state.Kernel(l.Kernel)
 	switch {
 	case k == nil:
@@ -161,7 +173,7 @@ func (s *rangeSession) launch(l *trace.Launch, on stream) {
 		return
 	}
 	s.checkPointers(k, l.Params)
-	s.add(&rangeWork{launch: l, kernel: k}, on)
+	s.add(&rangeWork{launch: l, kernel: k}, at)
 }
 
 // checkPointers refuses launches that are given what a replay does not have: memory of the host, and variables whose
@@ -193,7 +205,7 @@ func (s *rangeSession) isVariable(addr uint64) bool {
 	return a != nil && a.Kind == trace.MemGlobal
 }
 
-func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
+func (s *rangeSession) copy(c *trace.Copy, at *frontier, thread uint32) {
 	call := s.call(c.Call)
 	if c.Width == 0 || c.Height == 0 || c.Depth == 0 {
 		return
@@ -219,19 +231,19 @@ func (s *rangeSession) copy(c *trace.Copy, on stream, thread uint32) {
 	case toHost && fromHost:
 		s.warn("%s from host to host memory: a replay does not do it", call)
 	case fromHost:
-		s.input(c, on, thread)
+		s.input(c, at, thread)
 	case toHost:
 		s.outputs = append(s.outputs, extent(c.Dst, c.DstPitch, c.DstSlice, c))
-		s.slices(c, on, func(w *rangeWork, _ uint64) { w.output = true })
-		s.order.everything() // the host may look at it, and act upon it, without any call
+		s.slices(c, at, func(w *rangeWork, _ uint64) { w.output = true })
+		at.seen = true
 	case s.isVariable(c.Dst) || c.Flags&trace.Set == 0 && s.isVariable(c.Src):
 		s.fail("%s of a variable of a module within the range: its address is another in a replay", call)
 	default:
-		s.slices(c, on, nil)
+		s.slices(c, at, nil)
 	}
 }
 
-func (s *rangeSession) input(c *trace.Copy, on stream, thread uint32) {
+func (s *rangeSession) input(c *trace.Copy, at *frontier, thread uint32) {
 	want := c.Width * c.Height * c.Depth
 	var data []byte
 	if list := s.pending[thread]; len(list) > 0 {
@@ -253,7 +265,7 @@ func (s *rangeSession) input(c *trace.Copy, on stream, thread uint32) {
 		s.warn("a copy to the device comes after one to the host: if the program computes one from the other, " +
 			"a replay on other input is not the program's")
 	}
-	s.slices(c, on, func(w *rangeWork, z uint64) { w.input = data[z*c.Width*c.Height:][:c.Width*c.Height] })
+	s.slices(c, at, func(w *rangeWork, z uint64) { w.input = data[z*c.Width*c.Height:][:c.Width*c.Height] })
 }
 
 // extent is the memory that one side of a copy takes.
@@ -262,7 +274,7 @@ func extent(addr, pitch, slice uint64, c *trace.Copy) hostSpan {
 }
 
 // slices makes a piece of work of each slice of a copy.
-func (s *rangeSession) slices(c *trace.Copy, on stream, more func(w *rangeWork, z uint64)) {
+func (s *rangeSession) slices(c *trace.Copy, at *frontier, more func(w *rangeWork, z uint64)) {
 	for z := range c.Depth {
 		one := *c
 		one.Dst, one.Depth = c.Dst+z*c.DstSlice, 1
@@ -273,26 +285,71 @@ func (s *rangeSession) slices(c *trace.Copy, on stream, more func(w *rangeWork, 
 		if more != nil {
 			more(w, z)
 		}
-		s.add(w, on)
+		s.add(w, at)
 	}
 }
 
-// graph puts the nodes of a graph one behind the other, in the order in which they were told: one that they may run in.
-func (s *rangeSession) graph(l *trace.GraphLaunch, on stream) {
+// graph adds the nodes of a graph: those without edges to them where the graph is launched, the others after those that
+// their edges come from. What comes next there comes after all of them.
+func (s *rangeSession) graph(l *trace.GraphLaunch, at *frontier) {
 	g := s.state.Graph(l.Graph)
 	if g == nil || !g.Done || g.Flags&trace.Incomplete != 0 {
 		s.fail("a graph that is launched within the range: what it consists of is not known")
 		return
 	}
-	for _, rec := range g.Work {
-		switch rec := rec.(type) {
-		case *trace.Launch:
-			s.launch(rec, on)
-		case *trace.Copy:
-			s.copy(rec, on, l.Thread)
-		default:
-			s.fail("a graph that is launched within the range has a node that cannot be replayed " +
-				"(host function, memory, semaphore, event or condition)")
+	before := make([][]*point, len(g.Work))
+	edges := edgesOf(g)
+	inner := make([]bool, len(g.Work)) // others come after it
+	for _, e := range edges {
+		inner[e.From] = true
+	}
+	var ends []*point
+	for i, rec := range g.Work {
+		node := &frontier{points: before[i]}
+		if len(node.points) == 0 {
+			node.points = at.points
+		}
+		s.node(rec, node, l.Thread)
+		at.seen = at.seen || node.seen
+		done := s.order.meet(node.points)
+		for ; len(edges) > 0 && int(edges[0].From) == i; edges = edges[1:] {
+			before[edges[0].To] = append(before[edges[0].To], done)
+		}
+		if !inner[i] {
+			ends = append(ends, done)
 		}
 	}
+	if len(ends) > 0 {
+		at.points = ends
+	}
+}
+
+// edgesOf is the edges of a graph by where they come from. One whose edges are not known is a chain: its nodes were
+// told in an order in which they may run.
+func edgesOf(g *trace.GraphState) []trace.Edge {
+	edges := slices.Clone(g.Edges)
+	if !g.Ordered {
+		for i := 1; i < len(g.Work); i++ {
+			edges = append(edges, trace.Edge{From: uint32(i - 1), To: uint32(i)})
+		}
+	}
+	slices.SortFunc(edges, func(a, b trace.Edge) int { return cmp.Compare(a.From, b.From) })
+	return edges
+}
+
+func (s *rangeSession) node(rec trace.Record, at *frontier, thread uint32) {
+	switch rec := rec.(type) {
+	case *trace.Launch:
+		s.launch(rec, at)
+		return
+	case *trace.Copy:
+		s.copy(rec, at, thread)
+		return
+	case *trace.Other:
+		if rec.Flags&trace.Joint != 0 {
+			return
+		}
+	}
+	s.fail("a graph that is launched within the range has a node that cannot be replayed " +
+		"(host function, memory, semaphore, event or condition)")
 }

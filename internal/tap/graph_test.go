@@ -68,7 +68,18 @@ func address(r trace.Record) uint64 {
 
 // Whatever a program does to its graph, a launch of it is recorded as what it was then.
 func TestGraphVersions(t *testing.T) {
-	env := gpu(t)
+	t.Run("trace", func(t *testing.T) { testGraphVersions(t, nil) })
+	// Its nodes are a chain; the child's stand between two joints.
+	chain := []trace.Edge{}
+	for i := range uint32(8) {
+		chain = append(chain, trace.Edge{From: i, To: i + 1})
+	}
+	t.Run("range", func(t *testing.T) { testGraphVersions(t, chain, "HOLDFAST_RANGE=holdfast") })
+}
+
+// testGraphVersions wants edges of every version if there are any.
+func testGraphVersions(t *testing.T, edges []trace.Edge, env ...string) {
+	env = append(env, gpu(t)...)
 	r := record(t)
 	g := &graphs{program: startProgram(t, "graphs", append(env, "HOLDFAST_TRACE="+r.socket)...)}
 	g.at = g.OK("init")[0]
@@ -123,14 +134,17 @@ func TestGraphVersions(t *testing.T) {
 			delete(live, rec.ID)
 		case *trace.GraphLaunch:
 			v := s.Graph(rec.Graph)
-			if v == nil || !v.Done || v.Flags&trace.Incomplete != 0 || len(v.Work) != 7 {
+			if v == nil || !v.Done || v.Flags&trace.Incomplete != 0 || v.Ordered != (edges != nil) ||
+				!slices.Equal(v.Edges, edges) {
 				t.Fatalf("launch %d of %+v", launches, v)
 			}
-			var got [7]uint64
-			for i, w := range v.Work {
-				got[i] = address(w)
+			var got []uint64
+			for _, w := range v.Work {
+				if o, ok := w.(*trace.Other); !ok || o.Flags&trace.Joint == 0 {
+					got = append(got, address(w))
+				}
 			}
-			if got != want[launches] {
+			if !slices.Equal(got, want[launches][:]) {
 				t.Fatalf("launch %d is of %#x, want %#x", launches, got, want[launches])
 			}
 			if len(live) > 9 {

@@ -41,6 +41,12 @@ func Append(b []byte, r Record) ([]byte, error) {
 		flags, fixed = r.Flags, rawGraph{r.ID, r.Nodes, r.Handle}
 	case *GraphVersion:
 		flags, fixed = r.Flags, rawGraphVersion{r.ID, r.Base, r.Handle}
+	case *GraphEdges:
+		fixed = rawGraphEdges{r.ID, n(len(r.Edges))}
+		for _, e := range r.Edges {
+			tail = binary.LittleEndian.AppendUint32(tail, e.From)
+			tail = binary.LittleEndian.AppendUint32(tail, e.To)
+		}
 	case *GraphEnd:
 		fixed = rawGraphEnd{ID: r.ID}
 	case *GraphLaunch:

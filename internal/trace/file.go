@@ -20,7 +20,7 @@ var ErrEndedEarly = errors.New("the trace ended early")
 // The file: 16 bytes (magic, version, zero), then blocks.
 const (
 	Magic       = "HFTRACE\n" // of a file
-	fileVersion = 3           // 1 had no GraphVersion, 2 no ranges and what is in them
+	fileVersion = 4           // 1 had no GraphVersion, 2 no ranges and what is in them, 3 no GraphEdges
 	fileHeader  = 16
 
 	blockMagic  = 0x6b6c4248 // "HBlk"

@@ -35,6 +35,7 @@ const (
 	TypeVariable     Type = 20
 	TypeFunction     Type = 21
 	TypeOrder        Type = 22
+	TypeGraphEdges   Type = 23
 
 	TypeProgram Type = 32
 	TypeText    Type = 33
@@ -69,6 +70,7 @@ const (
 	SrcArray     uint16 = 1 << 7 // Copy
 	NoLayout     uint16 = 1 << 3 // Kernel: the driver does not say where the parameters are
 	Incomplete   uint16 = 1 << 3 // Graph: it may do more than its nodes say
+	Joint        uint16 = 1 << 3 // Other: a node that does nothing, but others come before and after it
 	Outline      uint16 = 1 << 3 // Module: CODE is not the image, only what tells it from others
 	Assembled    uint16 = 1 << 4 // Module: of a cubin, CODE is the PTX that its assembler left in it
 	Clean        uint16 = 1 << 3 // Exit: the program ended by itself
@@ -216,6 +218,10 @@ type (
 		Stream uint64
 		Event  uint64
 	}
+	rawGraphEdges struct {
+		ID    uint32
+		Edges uint32 // then: pairs of u32 from, u32 to
+	}
 	rawProgram struct {
 		Start  uint64
 		PID    uint32
@@ -270,7 +276,7 @@ func layouts() []any {
 	return []any{rawModule{}, rawCode{}, rawUnload{}, rawKernel{}, rawAlloc{}, rawFree{}, rawLaunch{}, rawCopy{},
 		rawGraph{}, rawGraphEnd{}, rawGraphLaunch{}, rawGraphFree{}, rawOther{}, rawFailed{}, rawReady{},
 		rawGraphVersion{}, rawData{}, rawRange{}, rawRangeEnd{}, rawVariable{}, rawFunction{}, rawOrder{},
-		rawProgram{}, rawText{}, rawImage{}, rawFound{}, rawExit{}, rawEnd{}, rawAfter{}}
+		rawGraphEdges{}, rawProgram{}, rawText{}, rawImage{}, rawFound{}, rawExit{}, rawEnd{}, rawAfter{}}
 }
 
 // typeNames are what Type.String says.
@@ -280,8 +286,8 @@ var typeNames = []string{
 	TypeGraphLaunch: "graph launch", TypeGraphFree: "graph free", TypeOther: "other", TypeFailed: "failed",
 	TypeReady: "ready", TypeGraphVersion: "graph version", TypeData: "data", TypeRange: "range",
 	TypeRangeEnd: "range end", TypeVariable: "variable", TypeFunction: "function", TypeOrder: "order",
-	TypeProgram: "program", TypeText: "text", TypeImage: "image", TypeFound: "found", TypeExit: "exit",
-	TypeEnd: "end", TypeAfter: "after",
+	TypeGraphEdges: "graph edges", TypeProgram: "program", TypeText: "text", TypeImage: "image", TypeFound: "found",
+	TypeExit: "exit", TypeEnd: "end", TypeAfter: "after",
 }
 
 // String is the record's name, as in "launch".
@@ -312,7 +318,7 @@ func CHeader() []byte {
 	}{{"ASKS", Asks}, {"NODE", Node}, {"CAPTURED", Captured}, {"COOPERATIVE", Cooperative}, {"NOPARAMS", NoParams},
 		{"PROGRAMMATIC", Programmatic}, {"SET", Set}, {"DSTHOST", DstHost}, {"SRCHOST", SrcHost},
 		{"DSTARRAY", DstArray}, {"SRCARRAY", SrcArray}, {"NOLAYOUT", NoLayout}, {"INCOMPLETE", Incomplete},
-		{"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
+		{"JOINT", Joint}, {"OUTLINE", Outline}, {"ASSEMBLED", Assembled}, {"WHOLE", Whole}, {"HOSTDATA", HostData}} {
 		p("#define HF_REC_%s_FLAG %du\n", f.name, f.bit)
 	}
 	for _, k := range []struct {

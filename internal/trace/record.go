@@ -146,6 +146,17 @@ type GraphVersion struct {
 	Handle uint64
 }
 
+// GraphEdges says which nodes of a graph come after which; it comes behind the graph's nodes. Several are one list. A
+// graph of which one comes has no other edges: without any, how its nodes are ordered is not told.
+type GraphEdges struct {
+	ID    uint32
+	Edges []Edge
+}
+
+// An Edge says that node To of a graph begins when node From is complete. Both are places in the graph, From the
+// smaller.
+type Edge struct{ From, To uint32 }
+
 // GraphEnd says that all nodes of a graph were told.
 type GraphEnd struct{ ID uint32 }
 
@@ -161,7 +172,8 @@ type GraphLaunch struct {
 // GraphFree says that an executable graph is gone, or that what it was as that ID does not come again.
 type GraphFree struct{ ID uint32 }
 
-// Other is a call that may do anything to memory, or (Node) such a node of graph Cell.
+// Other is a call that may do anything to memory, or (Node) such a node of graph Cell, or (Joint) one that does
+// nothing.
 type Other struct {
 	Flags  uint16
 	Call   uint32
@@ -307,6 +319,7 @@ func (*Copy) Type() Type         { return TypeCopy }
 func (*Graph) Type() Type        { return TypeGraph }
 func (*GraphVersion) Type() Type { return TypeGraphVersion }
 func (*GraphEnd) Type() Type     { return TypeGraphEnd }
+func (*GraphEdges) Type() Type   { return TypeGraphEdges }
 func (*GraphLaunch) Type() Type  { return TypeGraphLaunch }
 func (*GraphFree) Type() Type    { return TypeGraphFree }
 func (*Other) Type() Type        { return TypeOther }
@@ -459,6 +472,12 @@ func (s *body) record(t Type, flags uint16) Record {
 		return &Graph{Flags: flags, ID: s.u32(), Nodes: s.u32(), Handle: s.u64()}
 	case TypeGraphVersion:
 		return &GraphVersion{Flags: flags, ID: s.u32(), Base: s.u32(), Handle: s.u64()}
+	case TypeGraphEdges:
+		r := &GraphEdges{ID: s.u32()}
+		for b := s.take(8 * uint64(s.u32())); len(b) > 0; b = b[8:] {
+			r.Edges = append(r.Edges, Edge{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])})
+		}
+		return r
 	case TypeGraphEnd:
 		r := &GraphEnd{ID: s.u32()}
 		s.u32()

@@ -20,6 +20,9 @@ type GraphState struct {
 	Graph
 	Work []Record // *Launch, *Copy, *Other
 	Done bool     // all nodes were told
+	// Edges says which of them come after which. It says so only if Ordered.
+	Edges   []Edge
+	Ordered bool
 
 	version bool  // a GraphVersion: records of nodes have places in Work
 	cost    int64 // in State.kept
@@ -36,6 +39,9 @@ func NewState() *State {
 // maxGraphWork bounds what a hostile trace can make a graph of.
 const maxGraphWork = 1 << 20
 
+// maxGraphEdges bounds what it can make its order of.
+const maxGraphEdges = 1 << 22
+
 // maxCopied bounds what it can do so with versions, whose records are few.
 const maxCopied = 1 << 23
 
@@ -47,6 +53,7 @@ func (s *State) Kept() int64 { return s.kept + int64(len(s.allocs))*costAlloc }
 const (
 	costRecord = 256
 	costAlloc  = 64
+	costEdge   = 16 // twice what it has: lists grow ahead
 )
 
 func costOf(r Record) int64 {
@@ -92,6 +99,8 @@ func (s *State) Apply(r Record) {
 		s.kept += costRecord
 	case *GraphVersion:
 		s.graphVersion(r)
+	case *GraphEdges:
+		s.edges(r)
 	case *GraphEnd:
 		if g := s.graphs[r.ID]; g != nil {
 			g.Done = true
@@ -128,6 +137,7 @@ func (s *State) graphVersion(r *GraphVersion) {
 		g.Flags |= base.Flags & Incomplete
 		g.Nodes, g.Work = base.Nodes, slices.Clone(base.Work)
 		s.copied += len(g.Work)
+		g.Edges, g.Ordered = base.Edges, base.Ordered
 		g.cost = base.cost
 	}
 	s.graphs[r.ID] = g
@@ -151,6 +161,24 @@ func (s *State) node(flags uint16, graph, place uint32, r Record) {
 		g.Work = append(g.Work, r)
 		s.count(g, costOf(r))
 	}
+}
+
+// edges takes some of a graph. Versions have those of their base.
+func (s *State) edges(r *GraphEdges) {
+	g := s.graphs[r.ID]
+	if g == nil {
+		return
+	}
+	bad := g.version || g.Done || len(r.Edges) > maxGraphEdges-len(g.Edges)
+	for _, e := range r.Edges {
+		bad = bad || e.From >= e.To || uint64(e.To) >= uint64(len(g.Work))
+	}
+	if bad {
+		g.Flags |= Incomplete
+		return
+	}
+	g.Edges, g.Ordered = append(g.Edges, r.Edges...), true
+	s.count(g, costEdge*int64(len(r.Edges)))
 }
 
 // count notes by how much a graph has grown.

@@ -36,6 +36,7 @@ func some() []Record {
 		&Copy{Flags: Set, Call: 1, Thread: 2, Cell: 3, Stream: 5, Dst: 6, DstPitch: 7, DstSlice: 8, Src: 9,
 			SrcPitch: 10, SrcSlice: 11, Width: 12, Height: 13, Depth: 14},
 		&Other{Flags: Asks, Call: 1, Thread: 2, Cell: 3, Stream: 4},
+		&GraphEdges{ID: 1, Edges: []Edge{{0, 1}, {1, 3}}},
 		&GraphEnd{ID: 1},
 		&GraphVersion{Flags: Incomplete, ID: 2, Base: 1, Handle: 3},
 		&GraphLaunch{Flags: Asks, Graph: 1, Thread: 2, Cell: 3, Stream: 4},
@@ -380,11 +381,77 @@ func TestGraphVersions(t *testing.T) {
 	check(1<<20, true)
 }
 
+// Edges are those of a graph and of its versions; what cannot be so is not believed.
+func TestGraphEdges(t *testing.T) {
+	graph := func(tell ...Record) *GraphState {
+		s := NewState()
+		s.Apply(&Graph{ID: 1, Nodes: 3})
+		for i := range uint32(3) {
+			s.Apply(&Other{Flags: Node | Joint, Cell: 1, Thread: i})
+		}
+		for _, r := range tell {
+			s.Apply(r)
+		}
+		s.Apply(&GraphEnd{ID: 1})
+		s.Apply(&GraphVersion{ID: 2, Base: 1})
+		s.Apply(&GraphEnd{ID: 2})
+		s.Apply(&GraphFree{ID: 1})
+		g := s.Graph(2)
+		s.Apply(&GraphFree{ID: 2})
+		if s.Kept() != 0 {
+			t.Errorf("%+v: %d bytes are kept of nothing", tell, s.Kept())
+		}
+		return g
+	}
+	of := func(edges ...Edge) Record { return &GraphEdges{ID: 1, Edges: edges} }
+	for _, c := range []struct {
+		name string
+		tell []Record
+		want []Edge
+	}{
+		{"none", []Record{of()}, nil},
+		{"a list in two", []Record{of(Edge{0, 2}), of(Edge{1, 2})}, []Edge{{0, 2}, {1, 2}}},
+		{"of another graph", []Record{of(Edge{0, 1}), &GraphEdges{ID: 9, Edges: []Edge{{7, 8}}}}, []Edge{{0, 1}}},
+	} {
+		if g := graph(c.tell...); !g.Ordered || g.Flags&Incomplete != 0 || !reflect.DeepEqual(g.Edges, c.want) {
+			t.Errorf("%s: %+v", c.name, g)
+		}
+	}
+	if g := graph(); g.Ordered || g.Flags&Incomplete != 0 {
+		t.Errorf("without: %+v", g)
+	}
+	many := make([]Record, maxGraphEdges>>12+1)
+	for i := range many {
+		many[i] = of(make01(1 << 12)...)
+	}
+	for name, tell := range map[string][]Record{
+		"backwards":       {of(Edge{1, 0})},
+		"to itself":       {of(Edge{1, 1})},
+		"to no node":      {of(Edge{1, 3})},
+		"far away":        {of(Edge{1, 1<<32 - 1})},
+		"after the end":   {of(), &GraphEnd{ID: 1}, of(Edge{0, 1})},
+		"more than there": many,
+	} {
+		if g := graph(tell...); g.Flags&Incomplete == 0 {
+			t.Errorf("%s: %d edges are believed", name, len(g.Edges))
+		}
+	}
+	s := NewState() // a version has its base's
+	s.Apply(&Graph{ID: 1})
+	s.Apply(of())
+	s.Apply(&GraphEnd{ID: 1})
+	s.Apply(&GraphVersion{ID: 2, Base: 1})
+	s.Apply(&GraphEdges{ID: 2})
+	if g := s.Graph(2); g.Flags&Incomplete == 0 || s.Graph(1).Flags&Incomplete != 0 {
+		t.Errorf("a version with edges: %+v", g)
+	}
+}
+
 // Files of the versions before are read.
 func TestVersions(t *testing.T) {
 	var buf bytes.Buffer
 	write(t, &buf, 1)
-	for v, ok := range []bool{false, true, true, true, false} {
+	for v, ok := range []bool{false, true, true, true, true, false} {
 		b := bytes.Clone(buf.Bytes())
 		b[len(Magic)] = byte(v)
 		r, err := NewReader(bytes.NewReader(b))
@@ -395,6 +462,15 @@ func TestVersions(t *testing.T) {
 			r.Close()
 		}
 	}
+}
+
+// make01 is n edges from the first node to the second.
+func make01(n int) []Edge {
+	list := make([]Edge, n)
+	for i := range list {
+		list[i] = Edge{0, 1}
+	}
+	return list
 }
 
 func FuzzDecode(f *testing.F) {
@@ -506,6 +582,14 @@ func TestKept(t *testing.T) {
 				s.Apply(&Graph{ID: 1})
 			}
 			s.Apply(&Launch{Flags: Node, Cell: 1, Thread: i, Params: make([]byte, 100)})
+		},
+		"edges": func(s *State, i uint32) {
+			if i == 0 {
+				s.Apply(&Graph{ID: 1})
+				s.Apply(&Launch{Flags: Node, Cell: 1})
+				s.Apply(&Launch{Flags: Node, Cell: 1})
+			}
+			s.Apply(&GraphEdges{ID: 1, Edges: make01(10)})
 		},
 		"versions": func(s *State, i uint32) {
 			if i == 0 {

@@ -42,6 +42,7 @@ var built struct {
 	holdfast, train, teller string
 	vecadd, storm, cache    string
 	infer, marks, decode    string
+	dags                    string
 }
 
 // inner says that a process is the one that runs the tests.
@@ -149,7 +150,7 @@ func prepare() string {
 		return to, err
 	}
 	for source, to := range map[string]*string{"helpers/teller.c": &built.teller, "helpers/marks.c": &built.marks,
-		"helpers/decode.c": &built.decode, "storm.c": &built.storm} {
+		"helpers/decode.c": &built.decode, "helpers/dags.c": &built.dags, "storm.c": &built.storm} {
 		if *to, err = compile(source); err != nil {
 			return err.Error()
 		}

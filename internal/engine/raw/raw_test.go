@@ -229,7 +229,7 @@ func TestWords(t *testing.T) {
 	if err := b.Map(base, 4<<20); err != nil {
 		t.Fatal(err)
 	}
-	const lanes = 20
+	const lanes = 100
 	want := make([]uint32, lanes)
 	words := []engine.Word{{Ops: []engine.Op{{Set: &engine.Set{Dst: base, Width: lanes * 64, Height: 1, Value: 7,
 		Size: 4}}}}}
@@ -239,8 +239,11 @@ func TestWords(t *testing.T) {
 	for k := range uint32(40) {
 		var w engine.Word
 		count := uint32(1)
-		if k%7 == 3 {
+		switch k % 7 {
+		case 3:
 			count = lanes
+		case 4:
+			count = 5
 		}
 		for l := range count {
 			at := (l + k) % lanes

@@ -65,7 +65,7 @@ func recorded(t *testing.T) string {
 			{Addr: liveAt + 1<<32, Bytes: 4096, Class: recording.Scratch}},
 		Staging:   recording.Span{Addr: stagingAt, Bytes: 4 << 20},
 		Variables: []recording.Variable{},
-		Entries: []recording.Entry{{Name: "e", Launches: 8, Copies: 4, Sets: 1, Work: w.Put(work),
+		Entries: []recording.Entry{{Name: "e", Launches: 8 + 5 + 100, Copies: 4, Sets: 1, Work: w.Put(work),
 			Inputs: []recording.Port{
 				{Addr: stagingAt, Bytes: inBytes, DType: "float32", Shape: []int{5, 50_000}, Name: "x", Recorded: &in},
 				{Addr: stagingAt + 2<<20, Bytes: 8, DType: "uint8", Shape: []int{8}, Name: "flag", Recorded: &small}},
@@ -102,7 +102,7 @@ func worklist(t *testing.T) (work []byte) {
 	cp := func(dst, src, n uint64) *trace.Copy {
 		return &trace.Copy{Dst: dst, Src: src, Width: n, Height: 1, Depth: 1}
 	}
-	for _, r := range []trace.Record{
+	list := []trace.Record{
 		cp(liveAt+64, stagingAt, inBytes), cp(liveAt+2<<20, stagingAt+2<<20, 8),
 		after(0, 1), chain(liveAt+64, 3, 1),
 		after(2), chain(liveAt+64, 5, 7),
@@ -114,9 +114,19 @@ func worklist(t *testing.T) (work []byte) {
 			Depth: 1},
 		after(8), chain(liveAt+4096, 3, 4),
 		after(9), chain(liveAt+2<<20, 3, 4),
-		after(10), cp(stagingAt+1<<20, liveAt+64, inBytes),
-		after(10), cp(stagingAt+3<<20, liveAt+2<<20, 64),
-	} {
+	}
+	before, n := []uint32{10}, uint32(11)
+	for i, wide := range []uint32{5, 100} { // side by side
+		var word []uint32
+		for k := range wide {
+			list = append(list, after(before...), chain(liveAt+8192+256*uint64(k), 3+uint32(i), k))
+			word, n = append(word, n), n+1
+		}
+		before = word
+	}
+	list = append(list, after(before...), cp(stagingAt+1<<20, liveAt+64, inBytes),
+		after(before...), cp(stagingAt+3<<20, liveAt+2<<20, 64))
+	for _, r := range list {
 		var err error
 		if work, err = trace.Append(work, r); err != nil {
 			t.Fatal(err)
