@@ -1,15 +1,15 @@
 // R independent products of FP32 matrices on one GPU, in the ways that programs have.
 //
-//   sgemm KERNEL WAY M N K R [ROUNDS]
+//   sgemm KERNEL WAY,… M N K R [ROUNDS]
 //
-// KERNEL is cublas, or tiled: a kernel of this file. WAY is
+// KERNEL is cublas, or tiled: a kernel of this file. A WAY is
 //   serial   one after the other, in one CUDA graph
 //   streams  each on a stream of its own
 //   graph    a CUDA graph of parallel nodes
 //   fused    tiled: one launch for all, the problem is the grid's z; cublas: cublasSgemmBatched
 //   record   like streams, once, in an NVTX range "holdfast" with a copy of four bytes before and behind it: for
 //            holdfast record; record-graph is the same with the graph
-// It prints, in one line, the least and the median time of a round in us by the host's clock, from before the launch
+// For each way it prints, in one line, its name, the least and the median time of a round in us by the host's clock, from before the launch
 // until the host knows that it is complete, the same by events on the device, and a hash of all results.
 //
 //   nvcc -O3 -arch=native -o sgemm sgemm.cu -lcublas
@@ -29,6 +29,7 @@
 #define CHECK(x) do { int s_ = (int)(x); if (s_) { fprintf(stderr, "%s: %d\n", #x, s_); exit(1); } } while (0)
 
 constexpr int TILE = 64, DEEP = 16;
+constexpr size_t SPACE = 4 << 20;  // workspace of a handle: each its own, since they run at the same time
 
 // product is C = A B for one problem: A is M by K, B is K by N, C is M by N, all by columns. A block makes 64 by 64 of C,
 // a thread 4 by 4.
@@ -76,6 +77,7 @@ struct Work {
   std::vector<float *> a, b, c;
   float **da, **db, **dc;
   std::vector<cublasHandle_t> handle;
+  std::vector<void *> space;
   std::vector<cudaStream_t> stream;
 
   void one(int i, cudaStream_t s) {
@@ -85,7 +87,8 @@ struct Work {
       return;
     }
     float one = 1, zero = 0;
-    CHECK(cublasSetStream(handle[i], s));
+    CHECK(cublasSetStream(handle[i], s));  // which forgets the workspace
+    CHECK(cublasSetWorkspace(handle[i], space[i], SPACE));
     CHECK(cublasSgemm(handle[i], CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, a[i], m, b[i], k, &zero, c[i], m));
   }
 
@@ -118,42 +121,8 @@ struct Work {
   }
 };
 
-int main(int argc, char **argv) {
-  if (argc < 7) { fprintf(stderr, "usage: sgemm cublas|tiled serial|streams|graph|fused|record M N K R [ROUNDS]\n"); return 2; }
-  Work w;
-  w.cublas = !strcmp(argv[1], "cublas");
-  std::string way = argv[2];
-  w.m = atoi(argv[3]), w.n = atoi(argv[4]), w.k = atoi(argv[5]), w.r = atoi(argv[6]);
-  int rounds = argc > 7 ? atoi(argv[7]) : 200;
-  const size_t space = 4 << 20;  // of a handle: each its own, since they run at the same time
-  for (int i = 0; i < w.r; i++) {
-    size_t sizes[3] = {(size_t)w.m * w.k, (size_t)w.k * w.n, (size_t)w.m * w.n};
-    float *p[3];
-    for (int j = 0; j < 3; j++) {
-      CHECK(cudaMalloc(&p[j], sizes[j] * 4));
-      fill<<<64, 256>>>(p[j], sizes[j], j < 2 ? i * 2 + j + 1 : 0);
-    }
-    w.a.push_back(p[0]), w.b.push_back(p[1]), w.c.push_back(p[2]);
-    cudaStream_t s;
-    CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    w.stream.push_back(s);
-    if (w.cublas) {
-      cublasHandle_t h;
-      void *mem;
-      CHECK(cublasCreate(&h));
-      CHECK(cudaMalloc(&mem, space));
-      CHECK(cublasSetWorkspace(h, mem, space));
-      w.handle.push_back(h);
-    }
-  }
-  std::vector<float *> *host[3] = {&w.a, &w.b, &w.c};
-  float ***dev[3] = {&w.da, &w.db, &w.dc};
-  for (int j = 0; j < 3; j++) {
-    CHECK(cudaMalloc(dev[j], w.r * sizeof(float *)));
-    CHECK(cudaMemcpy(*dev[j], host[j]->data(), w.r * sizeof(float *), cudaMemcpyHostToDevice));
-  }
-  cudaStream_t s;
-  CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+// measure does the work in one way.
+static void measure(Work &w, const std::string &way, cudaStream_t s, int rounds) {
   w.all(way == "record" ? "streams" : way == "record-graph" ? "graph" : way, s);  // what is loaded and set up once
   CHECK(cudaDeviceSynchronize());
   cudaGraphExec_t exec = nullptr;
@@ -209,6 +178,43 @@ int main(int argc, char **argv) {
   std::sort(hosts.begin(), hosts.end());
   std::sort(devices.begin(), devices.end());
   if (hosts.empty()) hosts.push_back(0), devices.push_back(0);
-  printf("host %.1f %.1f device %.1f %.1f hash %016llx\n", hosts[0], hosts[hosts.size() / 2], devices[0],
+  printf("%s host %.1f %.1f device %.1f %.1f hash %016llx\n", way.c_str(), hosts[0], hosts[hosts.size() / 2], devices[0],
          devices[devices.size() / 2], (unsigned long long)hash);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 7) { fprintf(stderr, "usage: sgemm cublas|tiled serial|streams|graph|fused|record M N K R [ROUNDS]\n"); return 2; }
+  Work w;
+  w.cublas = !strcmp(argv[1], "cublas");
+  w.m = atoi(argv[3]), w.n = atoi(argv[4]), w.k = atoi(argv[5]), w.r = atoi(argv[6]);
+  int rounds = argc > 7 ? atoi(argv[7]) : 200;
+  for (int i = 0; i < w.r; i++) {
+    size_t sizes[3] = {(size_t)w.m * w.k, (size_t)w.k * w.n, (size_t)w.m * w.n};
+    float *p[3];
+    for (int j = 0; j < 3; j++) {
+      CHECK(cudaMalloc(&p[j], sizes[j] * 4));
+      fill<<<64, 256>>>(p[j], sizes[j], j < 2 ? i * 2 + j + 1 : 0);
+    }
+    w.a.push_back(p[0]), w.b.push_back(p[1]), w.c.push_back(p[2]);
+    cudaStream_t s;
+    CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    w.stream.push_back(s);
+    if (w.cublas) {
+      cublasHandle_t h;
+      void *mem;
+      CHECK(cublasCreate(&h));
+      CHECK(cudaMalloc(&mem, SPACE));
+      w.handle.push_back(h);
+      w.space.push_back(mem);
+    }
+  }
+  std::vector<float *> *host[3] = {&w.a, &w.b, &w.c};
+  float ***dev[3] = {&w.da, &w.db, &w.dc};
+  for (int j = 0; j < 3; j++) {
+    CHECK(cudaMalloc(dev[j], w.r * sizeof(float *)));
+    CHECK(cudaMemcpy(*dev[j], host[j]->data(), w.r * sizeof(float *), cudaMemcpyHostToDevice));
+  }
+  cudaStream_t s;
+  CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+  for (char *way = strtok(argv[2], ","); way; way = strtok(nullptr, ",")) measure(w, way, s, rounds);
 }
