@@ -2,12 +2,12 @@
 
     sgemm.py HOLDFAST COALESCE OUT [--shapes MxNxK,…] [--problems R,…] [--processes R,…]
 
-COALESCE is the program of bench/pack/coalesce. sgemm.cu (built here with nvcc) does R products one after the other, as a
-CUDA graph of parallel nodes, and fused: by cuBLAS (batched) and by a plain kernel of its own, whose fused form has the
-problem as the grid's z. Ours are that program's recording, its launches in one submission, and R address spaces with one
-product each, started together. Time slicing and MPS are R processes that do one product each, again and again, by
-libcuda: the time of a round is R divided by how many all did in a second. Times are medians by the host's clock, in us.
-Bits: all results must be those of the program. OUT gets results.json and table.md.
+COALESCE is the program of bench/pack/coalesce. sgemm.cu (built here with nvcc) does R products one after the other, as
+a CUDA graph of parallel nodes, and fused: by cuBLAS (batched) and by a plain kernel of its own, whose fused form has
+the problem as the grid's z. Ours are that program's recording, its launches in one submission, and R address spaces
+with one product each, started together. Time slicing and MPS are R processes that do one product each, again and again,
+by libcuda: the time of a round is R divided by how many all did in a second. Times are medians by the host's clock, in
+us. Bits: all results must be those of the program. OUT gets results.json and table.md.
 """
 
 import argparse
