@@ -55,7 +55,7 @@ VECTORS := ./internal/softgpu $(LANES)
 VETTED := -vet=off
 
 # Packages that are pure enough for the race detector to be worth its time.
-RACE := ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
+RACE := ./internal/pack/machine ./internal/client ./internal/wire ./internal/keeper ./internal/process ./internal/store
 
 .PHONY: build install demo test lint bench soak flake peers clean generate fuzz-smoke setup examples criu e2e race unit
 .PHONY: portable late chromium

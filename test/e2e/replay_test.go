@@ -430,3 +430,14 @@ func TestReplayFault(t *testing.T) {
 	}
 	s.ok("replay", s.faulty(softMemory, 10), "--backend", "soft")
 }
+
+// The replayer without a CUDA library is one static file of 4 MB at most.
+func TestReplayerIsSmall(t *testing.T) {
+	st, err := os.Stat("../../bin/hfreplay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Size() > 4_000_000 {
+		t.Errorf("hfreplay has %d bytes", st.Size())
+	}
+}

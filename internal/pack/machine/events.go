@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+	"sort"
 	"time"
 
 	"holdfast/internal/pack"
@@ -40,18 +42,34 @@ type Event struct {
 	Began, Ended           time.Duration // since the machine was made
 }
 
-// Events are the parts of the last while that are remembered, in the order in which they were seen complete.
-func (m *Machine) Events(last time.Duration) (out []Event, err error) {
-	err = m.do(func() {
-		since := m.now() - last
-		for i := range m.log.list {
-			x := &m.log.list[(m.log.next+i)%len(m.log.list)]
-			if x.ended >= since {
-				out = append(out, Event{x.t.name, x.request, x.part, x.device, x.instance, x.began, x.ended})
-			}
-		}
+// Events are the parts of the last while that are remembered, in the order in which they were seen complete. The machine
+// stands still only while they are copied.
+func (m *Machine) Events(last time.Duration) ([]Event, error) {
+	var list []event
+	var since time.Duration
+	err := m.do(func() {
+		since = m.now() - last
+		list = m.log.since(since)
 	})
+	var out []Event
+	for i := range list {
+		x := &list[i]
+		out = append(out, Event{x.t.name, x.request, x.part, x.device, x.instance, x.began, x.ended})
+	}
 	return out, err
+}
+
+// since copies what has ended from a moment on.
+func (e *events) since(at time.Duration) []event {
+	n := sort.Search(len(e.list), func(i int) bool { return e.list[(e.next+i)%len(e.list)].ended >= at })
+	if n == len(e.list) {
+		return nil
+	}
+	from := (e.next + n) % len(e.list)
+	if from >= e.next {
+		return append(slices.Clone(e.list[from:]), e.list[:e.next]...)
+	}
+	return slices.Clone(e.list[from:e.next])
 }
 
 // A State is what the machine is doing.

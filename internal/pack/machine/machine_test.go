@@ -442,3 +442,26 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is remembered is the last of it, in order, whichever place it is written to next.
+func TestEvents(t *testing.T) {
+	for _, n := range []int{0, 1, 5, kept - 1, kept, kept + 1, 2*kept + 7} {
+		var e events
+		for i := range n {
+			e.add(event{part: i, ended: time.Duration(i)})
+		}
+		for _, since := range []int{-1, 0, n - kept, n - 3, n - 1, n} {
+			got := e.since(time.Duration(since))
+			first := max(since, n-kept, 0)
+			if len(got) != n-first {
+				t.Errorf("%d events, since %d: %d, want %d", n, since, len(got), n-first)
+				continue
+			}
+			for i, x := range got {
+				if x.part != first+i {
+					t.Fatalf("%d events, since %d: number %d is %d", n, since, i, x.part)
+				}
+			}
+		}
+	}
+}
