@@ -42,8 +42,8 @@ type Event struct {
 	Began, Ended           time.Duration // since the machine was made
 }
 
-// Events are the parts of the last while that are remembered, in the order in which they were seen complete. The machine
-// stands still only while they are copied.
+// Events are the parts of the last while that are remembered, in the order in which they were seen complete. The
+// machine stands still only while they are copied.
 func (m *Machine) Events(last time.Duration) ([]Event, error) {
 	var list []event
 	var since time.Duration
