@@ -40,6 +40,9 @@ type Machine struct {
 	end      sync.Once
 	stopped  chan struct{}
 
+	memory sync.RWMutex // of copies: while it is read- or write-locked they stay
+	closed bool         // under memory
+
 	// Of what is done on GPUs outside of the loop: making them anew must not come between.
 	loading sync.Mutex
 
@@ -178,10 +181,8 @@ func (m *Machine) attend(r *request, away <-chan struct{}) bool {
 	for {
 		select {
 		case in := <-r.copies:
-			if in {
-				r.bad = r.giveInputs()
-			} else {
-				r.bad = r.collect()
+			if !m.copy(r, in) {
+				return true
 			}
 			select {
 			case m.copied <- r:
@@ -195,6 +196,21 @@ func (m *Machine) attend(r *request, away <-chan struct{}) bool {
 			return false
 		}
 	}
+}
+
+// copy copies a request's inputs, or its outputs. It is false when the machine is closed.
+func (m *Machine) copy(r *request, in bool) bool {
+	m.memory.RLock()
+	defer m.memory.RUnlock()
+	switch {
+	case m.closed:
+		return false
+	case in:
+		r.bad = r.giveInputs()
+	default:
+		r.bad = r.collect()
+	}
+	return true
 }
 
 func (r *request) giveInputs() error {
@@ -218,6 +234,7 @@ func (m *Machine) loop() {
 	defer close(m.stopped)
 	for {
 		if !m.takeIn() {
+			m.runOut()
 			return
 		}
 		m.poll()
@@ -230,9 +247,20 @@ func (m *Machine) loop() {
 // linger is how long the machine looks for new requests before it sleeps: to be woken takes longer than a short part.
 const linger = 500 * time.Microsecond
 
+// atOnce is how many requests are taken in before it is looked again what is complete.
+const atOnce = 64
+
 // takeIn takes what has come; when nothing is under way it waits. It says whether the machine goes on.
 func (m *Machine) takeIn() bool {
-	for idle := m.now(); ; {
+	select {
+	case <-m.ended:
+		return false
+	default:
+	}
+	for idle, n := m.now(), 0; ; n++ {
+		if n >= atOnce && len(m.running) > 0 {
+			return true
+		}
 		select {
 		case r := <-m.arrivals:
 			m.arrive(r)
@@ -268,6 +296,15 @@ func (m *Machine) takeIn() bool {
 			return false
 		}
 		idle = m.now()
+	}
+}
+
+// runOut waits until the GPU is done with what was started: memory must not be taken away from under it.
+func (m *Machine) runOut() {
+	for limit := m.now() + m.config.Patience; len(m.running) > 0 && m.now() < limit && m.dead == nil; {
+		m.poll()
+		m.look()
+		runtime.Gosched()
 	}
 }
 
@@ -307,7 +344,7 @@ func (r *request) end(err error) {
 
 // issue starts what the scheduler wants started.
 func (m *Machine) issue() {
-	for {
+	for m.dead == nil {
 		m.starts = m.sched.Issue(m.now(), m.starts[:0])
 		again := false
 		for _, s := range m.starts {
@@ -481,12 +518,16 @@ func (m *Machine) look() {
 	}
 }
 
-// Close stops the machine. Requests under way are not waited for: Drain tenants first. Copies of recordings are closed.
+// Close stops the machine. Parts under way are waited for, requests are not: Drain tenants first. Copies of recordings
+// are closed.
 func (m *Machine) Close() error {
 	m.end.Do(func() { close(m.ended) })
 	<-m.stopped
 	m.loading.Lock()
 	defer m.loading.Unlock()
+	m.memory.Lock()
+	defer m.memory.Unlock()
+	m.closed = true
 	var errs []error
 	for _, t := range m.tenants {
 		errs = append(errs, t.close())

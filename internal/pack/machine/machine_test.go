@@ -364,15 +364,55 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A machine that cannot be brought back says so to everybody.
+// A machine that cannot be brought back says so to everybody, also to those whose turn had not come.
 func TestDead(t *testing.T) {
 	b := newBench(t, Config{})
 	b.add(b.spec("bad", 1, 50*us))
+	b.add(b.spec("good", 1, 5*time.Millisecond, 5*time.Millisecond))
 	b.g.revive = errors.New("the GPU has fallen off the bus")
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			for range 20 {
+				if _, err := b.ask("good", 1); err != nil && !errors.Is(err, b.g.revive) {
+					t.Error(err)
+				}
+			}
+		})
+	}
 	for range 2 {
 		if _, err := b.ask("bad", faults); !errors.Is(err, b.g.revive) {
 			t.Error(err)
 		}
+	}
+	all.Wait()
+}
+
+// A machine can be closed whatever it is doing, and nobody waits for ever.
+func TestCloseBusy(t *testing.T) {
+	for n := range 20 {
+		b := newBench(t, Config{})
+		b.add(b.spec("m", 3, 50*us, 70*us))
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				for {
+					right, err := b.ask("m", 1)
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil || !right {
+						t.Errorf("right %v, %v", right, err)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(n) * 100 * us)
+		if err := b.m.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
 	}
 }
 
