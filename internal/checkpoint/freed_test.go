@@ -64,6 +64,7 @@ type held struct {
 	shared  chan wire.Message // answers to SHARE
 	thawed  chan struct{}
 	freezes func() // runs before FROZEN is said
+	thaws   func() // runs before THAWED is said
 	ran     bool   // it has gone on by itself before THAW
 }
 
@@ -107,6 +108,9 @@ func (h *held) obey() {
 			}
 			h.c.Send(seq, &wire.Frozen{})
 		case *wire.Thaw:
+			if h.thaws != nil {
+				h.thaws()
+			}
 			if h.ran {
 				h.c.Send(seq, &wire.Failed{Code: wire.FailedOpen, Text: "THAW: the program is not frozen"})
 			} else {

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/internal/cuda"
 	"holdfast/internal/daemon/api"
+	"holdfast/internal/image"
 	"holdfast/internal/keeper"
 	"holdfast/internal/process"
 	"holdfast/internal/snapshot"
@@ -92,6 +93,46 @@ func TestSettle(t *testing.T) {
 	}
 	if p.State() != api.StateSuspended {
 		t.Errorf("it is released and %s", p.State())
+	}
+}
+
+// A restored program is known until it runs: should the daemon die before it does, the next one brings it back, and
+// does not end it.
+func TestRestoredIsKnown(t *testing.T) {
+	h := newHeld(t, newGPU(t, 8))
+	e := keeping(t, 0)
+	k, err := e.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.p.Freeze(t.Context(), time.Minute, 0); err != nil {
+		t.Fatal(err)
+	}
+	doing := ""
+	h.thaws = func() {
+		entry, err := k.Get(key(h.p.Identity().Token))
+		if err != nil {
+			return
+		}
+		defer entry.Close()
+		var r Record
+		if json.Unmarshal(entry.Record, &r) == nil {
+			doing = r.Doing
+		}
+	}
+	r := &restoration{env: e, im: &image.Image{Manifest: &image.Manifest{Root: h.p.Identity().PID}},
+		programs: []*process.Program{h.p}}
+	if err := r.keep(DoingRestore); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.goOn(); err != nil {
+		t.Fatal(err)
+	}
+	if doing != DoingCheckpoint {
+		t.Errorf("when it is told to run, the keeper says %q, want %q", doing, DoingCheckpoint)
+	}
+	if keys, err := k.List(); err != nil || len(keys) != 0 {
+		t.Errorf("once it runs, the keeper has %v (%v)", keys, err)
 	}
 }
 

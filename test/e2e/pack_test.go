@@ -54,8 +54,8 @@ func TestServePack(t *testing.T) {
 		inputs = append(inputs, x)
 		want = append(want, s.replayed(file, "--in", "x="+x))
 	}
-	url, end := s.serve("--pack", file+"=instances:2,reset,slo:10m", "small="+file+"=slo:10m,weight:2,reset", "--repository",
-		s.path("shelf"))
+	url, end := s.serve("--pack", file+"=instances:2,reset,slo:10m", "small="+file+"=slo:10m,weight:2,reset",
+		"--repository", s.path("shelf"))
 	defer end()
 	ask := func(model string) {
 		var all sync.WaitGroup
