@@ -36,6 +36,8 @@ shape of the input or output, or raw bytes. "holdfast inspect MODEL.hfr" lists b
 Entries share memory: one goes on from what the one before has left. A run is all that are
 named, in their order; an entry may be named more than once.
 
+With --trust-key only a recording that is signed with that key runs ("holdfast sign").
+
 What the device files cannot do here (another driver, another GPU, kernels that print or
 allocate) is refused by name. "holdfast replay --backend libcuda" does it where there is a
 driver library.
@@ -69,6 +71,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.Var((*list)(&o.Entries), "entry",
 		"`NAME`: which entry, if there are several; given several times, they run in that order")
 	fs.StringVar(&o.Base, "base", "", "`ADDRESS` where device memory is to begin, if the recording can be relocated")
+	fs.Var((*list)(&o.Trust.Keys), "trust-key",
+		"take the recording only if it is signed with the key of this `FILE`; given several times, with one of them")
+	fs.StringVar(&o.Trust.Signature, "signature", "", "with --trust-key: the `FILE` (default MODEL.hfr.sig)")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long one run may take")
 	fs.IntVar(&o.Retries, "retries", 0, "how often a run that fails is done again, with the same bits")
 	fs.IntVar(&o.CopyEvery, "copy-every", 0,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"holdfast/internal/engine/raw"
 	"holdfast/internal/hfx/player"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/signature"
 	"holdfast/internal/replay/link"
 	"holdfast/internal/trace"
 )
@@ -19,7 +21,12 @@ import (
 func TestPack(t *testing.T) {
 	dir := t.TempDir()
 	linked, to := filepath.Join(dir, "set.hfx"), filepath.Join(dir, "set")
-	if _, err := link.File(recorded(t), linked, "", raw.Known["h200"]); err != nil {
+	f, err := recording.Open(recorded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := link.File(f, linked, "", raw.Known["h200"]); err != nil {
 		t.Fatal(err)
 	}
 	_, built := player.Binary()
@@ -62,6 +69,10 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(damaged, b[:len(b)-9], 0o600); err != nil {
 		t.Fatal(err)
 	}
+	key := filepath.Join(t.TempDir(), "key.pub")
+	if err := os.WriteFile(key, signature.EncodePublic(make([]byte, ed25519.PublicKeySize)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range []struct {
 		args   string
 		status int
@@ -77,6 +88,10 @@ func TestRefusals(t *testing.T) {
 		{file + " -n 0", 2, "at least 1"},
 		{"--in a=b " + file, 2, "no \"a\""},
 		{"--entry other " + file, 1, "other"},
+		{"--trust-key none.pub " + file, 1, "key none.pub: "},
+		{"--trust-key " + key + " " + file, 1, "no signature"},
+		{"--trust-key " + key + " --signature " + damaged + " " + file, 1, "the signature is damaged"},
+		{"--signature x " + file, 2, "--trust-key is missing"},
 	} {
 		var out, errs bytes.Buffer
 		status := run(strings.Fields(x.args), &out, &errs)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"holdfast/internal/replay/command"
 	"holdfast/internal/replay/link"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,14 @@ modules (docs/hfx-format.md).
 all this was tried, the H200; "this", the first GPU of this machine; or the figures of
 another: sm_90:8,9,2,64,66 has 8 processing clusters of up to 9 pairs of multiprocessors,
 2 multiprocessors a pair, 64 warps each, and 66 pairs in all. The player refuses a GPU
-that is another.`
+that is another.
+
+With --trust-key only a recording that is signed with that key is linked ("holdfast
+sign"). What is written has no signature.`
 
 func (a *app) linkVerb() *cobra.Command {
 	var out, gpu, entry string
+	var trust command.Trust
 	cmd := &cobra.Command{
 		Use:   "link MODEL.hfr -o MODEL.hfx [--gpu GPU]",
 		Short: "Make a recording flat for one kind of GPU",
@@ -32,13 +37,14 @@ func (a *app) linkVerb() *cobra.Command {
 			if out == "" {
 				return usageErrorf("link: -o MODEL.hfx is missing")
 			}
-			return a.link(args[0], out, gpu, entry)
+			return a.link(args[0], out, gpu, entry, trust)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write")
 	cmd.Flags().StringVar(&gpu, "gpu", "this", "for which GPU")
 	registerValues(cmd, "gpu", "this", "h200", "sm_90")
 	cmd.Flags().StringVar(&entry, "entry", "", "which entry, if there are several: a linked recording has one")
+	trustFlags(cmd, &trust)
 	return cmd
 }
 
@@ -52,14 +58,19 @@ type linkReport struct {
 	Bytes  uint64 `json:"bytes"` // of the file
 }
 
-func (a *app) link(from, to, gpu, entry string) error {
+func (a *app) link(from, to, gpu, entry string, trust command.Trust) error {
 	g, err := link.GPU(gpu)
 	if err != nil {
 		return fmt.Errorf("link: %w", err)
 	}
-	f, err := link.File(from, to, entry, g)
+	rec, err := openTrusted("link", from, trust)
 	if err != nil {
 		return err
+	}
+	defer rec.Close()
+	f, err := link.File(rec, to, entry, g)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
 	}
 	h := &f.Header
 	if a.json {

@@ -51,6 +51,10 @@ device with raw, else on the host. That is all memory but what the recording sho
 be carried from run to run; --copy-every K copies it every K runs only, and does all since
 then again. --json says what that cost. libcuda cannot end work that takes too long.
 
+With --trust-key only a recording that is signed with that key runs ("holdfast sign"). The
+signature is checked before a GPU is opened, and speaks for the recording: not for inputs,
+nor for the state of --load-state.
+
 --save-state FILE writes what runs carry on after the last one, with --save-every K after
 every K. --load-state FILE goes on from there: -n counts the runs before, so the same
 command does what is left.`
@@ -88,6 +92,7 @@ func (a *app) replayVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&f.step, "step", false, "run one word after the other")
 	entryFlag(cmd, &f.Entries, "which entry, if there are several; repeated, they run in that order")
 	baseFlag(cmd, &f.Base)
+	trustFlags(cmd, &f.Trust)
 	cmd.Flags().DurationVar(&f.Timeout, "timeout", time.Minute, "how long one run may take")
 	cmd.Flags().IntVar(&f.Retries, "retries", 0, "how often a run that fails is done again")
 	cmd.Flags().IntVar(&f.CopyEvery, "copy-every", 0, "with --retries: runs from one copy to the next (default 1)")

@@ -67,6 +67,7 @@ func (a *app) root() *cobra.Command {
 		a.replayVerb(),
 		a.serveVerb(),
 		a.inspectVerb(),
+		a.signVerb(),
 		a.linkVerb(),
 		a.verifyRecordingVerb(),
 		a.packVerb(),

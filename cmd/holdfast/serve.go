@@ -41,7 +41,11 @@ more.
 
 Memory of recordings is mostly at the same addresses, so several take --backend raw, where
 each has an address space of its own; or they must be relocatable (holdfast record
---relocatable), and are put beside each other.`
+--relocatable), and are put beside each other.
+
+With --trust-key only recordings that are signed with that key are served ("holdfast
+sign"), each with its signature beside it, MODEL.hfr.sig; so it is with those that clients
+load by name.`
 
 type serveFlags struct {
 	replayFlags
@@ -50,6 +54,7 @@ type serveFlags struct {
 	pack       bool
 	config     string
 	repository string
+	trusted    func(path string) (*recording.File, error) // opens recordings, by --trust-key
 }
 
 func (a *app) serveVerb() *cobra.Command {
@@ -74,12 +79,16 @@ func (a *app) serveVerb() *cobra.Command {
 	cmd.Flags().StringVar(&f.repository, "repository", "",
 		"with --pack: `DIRECTORY` of recordings that clients may load and unload by name")
 	entryFlag(cmd, &f.Entries, "which entry, if there are several and not all are wanted; repeatable")
+	trustKeyFlag(cmd, &f.Trust)
 	backendFlag(cmd, &f.backend)
 	return cmd
 }
 
 func (a *app) serve(ctx context.Context, args []string, f serveFlags) (err error) {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	if f.trusted, err = f.Trust.Opener(); err != nil {
+		return err
+	}
 	if f.pack {
 		p, err := a.servePacked(ctx, args, f, log)
 		if err != nil {
@@ -140,7 +149,7 @@ func (a *app) serveRecording(ctx context.Context, arg string, f serveFlags, take
 	if !named {
 		name, path = strings.TrimSuffix(filepath.Base(arg), ".hfr"), arg
 	}
-	file, err := recording.Open(path)
+	file, err := f.trusted(path)
 	if err != nil {
 		return nil, nil, err
 	}

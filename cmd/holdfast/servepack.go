@@ -121,7 +121,8 @@ type packed struct {
 	gpu    engine.Sharer
 	undo   []func() error
 	server *serve.Server
-	dir    string // of models that may be loaded by name; "": none
+	dir    string                                     // of models that may be loaded by name; "": none
+	read   func(path string) (*recording.File, error) // opens recordings, by --trust-key
 
 	mu     sync.Mutex
 	taken  []recording.Span // where one context has all of them
@@ -147,7 +148,7 @@ func (a *app) servePacked(ctx context.Context, args []string, f serveFlags, log 
 	if len(c.Models) == 0 && f.repository == "" {
 		return nil, usageErrorf("serve: no model is named")
 	}
-	p := &packed{dir: f.repository, files: map[string]*recording.File{}}
+	p := &packed{dir: f.repository, read: f.trusted, files: map[string]*recording.File{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -272,7 +273,7 @@ func (p *packed) add(c packedModel) (err error) {
 			return usageErrorf("serve: %s: a deadline of %q", c.Name, c.SLO)
 		}
 	}
-	file, err := recording.Open(c.File)
+	file, err := p.read(c.File)
 	if err != nil {
 		return err
 	}

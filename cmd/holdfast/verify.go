@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"holdfast/internal/recording"
 	"holdfast/internal/replay/command"
 	"holdfast/internal/replay/verify"
 
@@ -36,11 +35,14 @@ With --json, everything that was found is printed: for each piece of work its le
 the reason, for each region of memory whether anything writes it. What is proven holds
 for the recorded input and any other. A time limit is the replay's (--timeout).
 
+With --trust-key it also takes a signature with that key ("holdfast sign").
+
 The exit status is 1 if the recording is damaged or refused.`
 
 func (a *app) verifyRecordingVerb() *cobra.Command {
 	var strict bool
 	var base string
+	var trust command.Trust
 	cmd := &cobra.Command{
 		Use:   "verify MODEL.hfr [--strict]",
 		Short: "Check that a recording keeps to its memory, before it is replayed",
@@ -49,16 +51,17 @@ func (a *app) verifyRecordingVerb() *cobra.Command {
   holdfast verify resnet.hfr --strict --json | jq .regions`,
 		Args: exactly("MODEL.hfr"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.verifyRecording(args[0], strict, base)
+			return a.verifyRecording(args[0], strict, base, trust)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "refuse launches that are not proven")
 	baseFlag(cmd, &base)
+	trustFlags(cmd, &trust)
 	return cmd
 }
 
-func (a *app) verifyRecording(path string, strict bool, base string) error {
-	f, err := recording.Open(path)
+func (a *app) verifyRecording(path string, strict bool, base string, trust command.Trust) error {
+	f, err := openTrusted("verify", path, trust)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Options struct {
 	Reset     bool     // put memory back before each run but the first
 	Same      bool     // all runs must leave the same bits in the outputs
 	Timeout   time.Duration
+	Trust
 	Keeping
 }
 
@@ -90,7 +91,7 @@ func Replay(path string, o Options, ways ...Way) (*Report, error) {
 	if o.Runs < 1 {
 		return nil, usage("-n %d: at least 1", o.Runs)
 	}
-	file, err := recording.Open(path)
+	file, err := o.Trust.Open(path)
 	if err != nil {
 		return nil, err
 	}

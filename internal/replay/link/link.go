@@ -66,13 +66,8 @@ func figuresOf(name, arch string, figures []string) (g raw.GPU, err error) {
 	return g, nil
 }
 
-// File links the recording at from into a new file at to, which appears when it is complete.
-func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
-	f, err := recording.Open(from)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+// File links a recording into a new file at to, which appears when it is complete. It has f read in order.
+func File(f *recording.File, to, entry string, g raw.GPU) (*hfx.File, error) {
 	f.InOrder = true
 	tmp, err := newfile.Create(to)
 	if err != nil {
@@ -80,7 +75,7 @@ func File(from, to, entry string, g raw.GPU) (*hfx.File, error) {
 	}
 	defer tmp.Abort()
 	if err := Link(f, entry, g, tmp); err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, err
 	}
 	st, err := tmp.Stat()
 	if err != nil {

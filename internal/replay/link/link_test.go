@@ -230,11 +230,21 @@ func executable(t *testing.T) string {
 func linked(t *testing.T, file string) (string, *hfx.File) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "m.hfx")
-	f, err := File(file, to, "", raw.Known["h200"])
+	f, err := linkFile(t, file, to, raw.Known["h200"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return to, f
+}
+
+func linkFile(t *testing.T, from, to string, g raw.GPU) (*hfx.File, error) {
+	t.Helper()
+	f, err := recording.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return File(f, to, "", g)
 }
 
 // run runs the player on a played driver.

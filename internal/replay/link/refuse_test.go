@@ -106,7 +106,7 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := File(file, other, "", g); err != nil {
+	if _, err := linkFile(t, file, other, g); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestNoMachineCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	_, err = File(from, filepath.Join(dir, "m.hfx"), "", raw.Known["h200"])
+	_, err = linkFile(t, from, filepath.Join(dir, "m.hfx"), raw.Known["h200"])
 	if err == nil || !strings.Contains(err.Error(), "the recording has [ptx for sm_90]") {
 		t.Error(err)
 	}
