@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"holdfast/internal/client"
@@ -166,23 +167,39 @@ func (a *app) backend(ctx context.Context, f replayFlags) (engine.Backend, strin
 		b, err := openNative(f.step)
 		return b, "libcuda", err
 	}
-	dir, err := a.serverDir() // the stub looks for the software GPU there
+	if err := a.startSoftGPU(ctx); err != nil {
+		return nil, "", err
+	}
+	b, stub, err := openStub(f.step)
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := client.SoftGPU.Start(ctx, dir); err != nil {
-		return nil, "", err
+	stub.Close()
+	return b, "soft", nil
+}
+
+// startSoftGPU starts the software GPU where the stub looks for it.
+func (a *app) startSoftGPU(ctx context.Context) error {
+	dir, err := a.serverDir()
+	if err != nil {
+		return err
 	}
+	_, err = client.SoftGPU.Start(ctx, dir)
+	return err
+}
+
+// openStub loads the stub once more: another copy, and so another address space, while the files of those before it
+// are open. The loader takes a path that it knows for a library that it has.
+func openStub(step bool) (*driver.Backend, *os.File, error) {
 	stub, err := embedded.StubMemory()
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	defer stub.Close()
-	b, err := driver.Open(driver.Config{Library: embedded.Path(stub), PTXOnly: true, Step: f.step})
+	b, err := driver.Open(driver.Config{Library: embedded.Path(stub), PTXOnly: true, Step: step})
 	if err != nil {
-		return nil, "", err
+		return nil, nil, errors.Join(err, stub.Close())
 	}
-	return b, "soft", nil
+	return b, stub, nil
 }
 
 func openRaw() (engine.Backend, string, error) {

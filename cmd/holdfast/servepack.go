@@ -16,8 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"holdfast/internal/client"
-	"holdfast/internal/embedded"
 	"holdfast/internal/engine"
 	"holdfast/internal/engine/driver"
 	"holdfast/internal/engine/raw"
@@ -220,9 +218,10 @@ func (p *packed) open(ctx context.Context, a *app, f serveFlags) error {
 		return b.(*driver.Backend), nil
 	}
 	if p.shared = kind == gpuNative; !p.shared {
-		if open, err = p.softGPU(ctx, a); err != nil {
+		if err := a.startSoftGPU(ctx); err != nil {
 			return err
 		}
+		open = p.openCopy
 	}
 	b, err := driver.Share(open)
 	if err != nil {
@@ -232,31 +231,16 @@ func (p *packed) open(ctx context.Context, a *app, f serveFlags) error {
 	return nil
 }
 
-// softGPU starts the software GPU. Its library is loaded once more for each address space.
-func (p *packed) softGPU(ctx context.Context, a *app) (func() (*driver.Backend, error), error) {
-	dir, err := a.serverDir()
+// openCopy opens the software GPU with a library of its own.
+func (p *packed) openCopy() (*driver.Backend, error) {
+	b, stub, err := openStub(false)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.SoftGPU.Start(ctx, dir); err != nil {
-		return nil, err
-	}
-	return func() (*driver.Backend, error) {
-		stub, err := embedded.StubMemory()
-		if err != nil {
-			return nil, err
-		}
-		p.mu.Lock() // it stays open: the loader takes a path that it knows for a library that it has
-		p.undo = append(p.undo, stub.Close)
-		p.mu.Unlock()
-		return driver.Open(driver.Config{Library: embedded.Path(stub), PTXOnly: true})
-	}, nil
-}
-
-// A packedCopy is a copy of an entry of a recording.
-type packedCopy struct {
-	*replay.DividedEntry
-	*replay.Divided
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.undo = append(p.undo, stub.Close)
+	return b, nil
 }
 
 // add serves a model from now on.
@@ -317,15 +301,7 @@ func (p *packed) load(on engine.Sharer, f *recording.File, entry string) (packin
 			return nil, err
 		}
 	}
-	player, err := replay.Read(at, entry)
-	if err != nil {
-		return nil, err
-	}
-	d, err := player.Divide(on, func(*replay.Entry) []int { return nil })
-	if err != nil {
-		return nil, err
-	}
-	return packedCopy{d.Entries[0], d}, nil
+	return replay.DivideOne(on, at, entry)
 }
 
 // Load serves a model of the directory.
@@ -399,15 +375,4 @@ func (p *packedAnswerer) Answer(ctx context.Context, in map[string][]byte, want 
 }
 
 // Ready says whether the model has failed.
-func (p *packedAnswerer) Ready() error {
-	s, err := p.m.State()
-	if err != nil {
-		return err
-	}
-	for _, t := range s.Tenants {
-		if t.Name == p.name {
-			return t.Faulty
-		}
-	}
-	return fmt.Errorf("no model %s", p.name)
-}
+func (p *packedAnswerer) Ready() error { return p.m.Ready(p.name) }

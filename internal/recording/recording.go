@@ -132,6 +132,18 @@ func FindPort(ports []Port, name string) (*Port, error) {
 	return nil, fmt.Errorf("no %q; there are %v", name, names)
 }
 
+// FindInput finds an input that takes so many bytes.
+func FindInput(ports []Port, name string, bytes int) (*Port, error) {
+	in, err := FindPort(ports, name)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	if int64(bytes) != in.Bytes {
+		return nil, fmt.Errorf("input %s: %d bytes, it has %d", name, bytes, in.Bytes)
+	}
+	return in, nil
+}
+
 // A Kernel is a kernel that runs.
 type Kernel struct {
 	Code   int     `json:"code"` // in Manifest.Code

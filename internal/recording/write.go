@@ -55,7 +55,7 @@ func (w *Writer) write(b []byte) {
 
 // put stores a chunk unless it is there.
 func (w *Writer) put(b []byte) int {
-	if zeros(b) {
+	if IsZero(b) {
 		return Zero
 	}
 	d := Digest(sha256.Sum256(b))
@@ -74,7 +74,8 @@ func (w *Writer) put(b []byte) int {
 	return i
 }
 
-func zeros(b []byte) bool {
+// IsZero reports whether all bytes are zero.
+func IsZero(b []byte) bool {
 	var none [4096]byte
 	for len(b) > len(none) {
 		if !bytes.Equal(b[:len(none)], none[:]) {

@@ -84,11 +84,8 @@ func (e *DividedEntry) SetInput(name string, b []byte) error {
 	}
 	to, ok := e.inputs[name]
 	if !ok || len(b) != len(to) {
-		_, err := recording.FindPort(e.Inputs, name)
-		if err == nil {
-			err = fmt.Errorf("%s: %d bytes, it has %d", name, len(b), len(to))
-		}
-		return fmt.Errorf("input: %w", err)
+		_, err := recording.FindInput(e.Inputs, name, len(b))
+		return err
 	}
 	copy(to, b)
 	return nil
@@ -121,6 +118,26 @@ func (d *Divided) closeParts() error {
 	}
 	d.Entries = nil
 	return errors.Join(errs...)
+}
+
+// A Single is a Divided of one entry.
+type Single struct {
+	*DividedEntry
+	*Divided
+}
+
+// DivideOne puts an entry of a recording on an address space of its own. Parts begin only where they must, until they
+// are cut.
+func DivideOne(b engine.Sharer, f *recording.File, entry string) (*Single, error) {
+	p, err := Read(f, entry)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.Divide(b, func(*Entry) []int { return nil })
+	if err != nil {
+		return nil, err
+	}
+	return &Single{d.Entries[0], d}, nil
 }
 
 // staging is an address space whose staging memory is memory of the host.

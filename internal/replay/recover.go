@@ -147,12 +147,9 @@ type RecoveredEntry struct {
 
 // SetInput gives an input its bytes for the next run and those after it.
 func (e *RecoveredEntry) SetInput(name string, b []byte) error {
-	in, err := recording.FindPort(e.Inputs, name)
+	in, err := recording.FindInput(e.Inputs, name, len(b))
 	if err != nil {
-		return fmt.Errorf("input: %w", err)
-	}
-	if int64(len(b)) != in.Bytes {
-		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
+		return err
 	}
 	e.r.next = give(e.r.next, []given{{uint64(in.Addr), bytes.Clone(b)}})
 	return nil

@@ -366,12 +366,9 @@ func opOf(w recording.Work, kernels []engine.Kernel) engine.Op {
 
 // SetInput gives an input its bytes. One that is given none has those of the recording.
 func (e *Entry) SetInput(name string, b []byte) error {
-	in, err := recording.FindPort(e.Inputs, name)
+	in, err := recording.FindInput(e.Inputs, name, len(b))
 	if err != nil {
-		return fmt.Errorf("input: %w", err)
-	}
-	if int64(len(b)) != in.Bytes {
-		return fmt.Errorf("input %s: %d bytes, it has %d", name, len(b), in.Bytes)
+		return err
 	}
 	return e.p.b.Write(uint64(in.Addr), b)
 }

@@ -183,7 +183,7 @@ func (p *Player) writeState(list []piece, runs uint64, write func(b []byte) erro
 			if err := p.b.Read(x.addr+uint64(at), b[1:]); err != nil {
 				return fmt.Errorf("%s: %w", x.name, err)
 			}
-			if b[0] = 1; allZero(b[1:]) {
+			if b[0] = 1; recording.IsZero(b[1:]) {
 				b = []byte{0}
 			}
 			if err := write(b); err != nil {
@@ -192,17 +192,6 @@ func (p *Player) writeState(list []piece, runs uint64, write func(b []byte) erro
 		}
 	}
 	return nil
-}
-
-func allZero(b []byte) bool {
-	var none [4096]byte
-	for len(b) > len(none) {
-		if !bytes.Equal(b[:len(none)], none[:]) {
-			return false
-		}
-		b = b[len(none):]
-	}
-	return bytes.Equal(b, none[:len(b)])
 }
 
 // A State is a file of state that is open, and whole.

@@ -57,12 +57,6 @@ func main() {
 	}
 }
 
-// copied is a copy of a recording with one entry.
-type copied struct {
-	*replay.DividedEntry
-	*replay.Divided
-}
-
 // A tenant has what it is asked, and what it must answer.
 type tenant struct {
 	name     string
@@ -121,15 +115,7 @@ func run(path string, c machine.Config, instances int) (err error) {
 		}
 		err = m.Add(machine.Spec{Tenant: pack.Tenant{Name: one.name, SLO: one.deadline, Instances: instances},
 			Load: func(on engine.Sharer) (machine.Copy, error) {
-				p, err := replay.Read(f)
-				if err != nil {
-					return nil, err
-				}
-				d, err := p.Divide(on, func(*replay.Entry) []int { return nil })
-				if err != nil {
-					return nil, err
-				}
-				return copied{d.Entries[0], d}, nil
+				return replay.DivideOne(on, f, "")
 			}})
 		if err != nil {
 			return err

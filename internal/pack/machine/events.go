@@ -105,7 +105,7 @@ func (m *Machine) State() (s State, err error) {
 
 func (t *tenant) shapes() []pack.Part {
 	var out []pack.Part
-	for _, s := range t.places[0][0].parts.Shapes() {
+	for _, s := range t.places[0][0].copy.Parts().Shapes() {
 		out = append(out, pack.Part{Width: s.Width})
 	}
 	return out

@@ -175,6 +175,21 @@ func (m *Machine) Infer(ctx context.Context, q Request) (Answer, error) {
 	}
 }
 
+// Ready says why a tenant takes no requests, nil if it does.
+func (m *Machine) Ready(name string) (why error) {
+	err := m.do(func() {
+		switch t := m.tenants[name]; {
+		case m.dead != nil:
+			why = m.dead
+		case t == nil:
+			why = &Refused{pack.NoTenant}
+		default:
+			why = t.faulty
+		}
+	})
+	return errors.Join(err, why)
+}
+
 // attend copies a request's inputs and outputs when it is asked to, until the request has ended. It is done by whoever
 // has made the request: the loop has no time for it. It is false if away ends first.
 func (m *Machine) attend(r *request, away <-chan struct{}) bool {
@@ -219,6 +234,10 @@ func (r *request) giveInputs() error {
 			return err
 		}
 	}
+	return r.setInputs()
+}
+
+func (r *request) setInputs() error {
 	for name, b := range r.In {
 		if err := r.place.copy.SetInput(name, b); err != nil {
 			return err
@@ -392,7 +411,7 @@ func (r *request) copy(in bool) {
 // ready adds a part to those that are started next.
 func (m *Machine) ready(r *request) {
 	d := r.place.device
-	m.parts[d] = append(m.parts[d], engine.Start{Parts: r.place.parts, Part: r.part})
+	m.parts[d] = append(m.parts[d], engine.Start{Parts: r.place.copy.Parts(), Part: r.part})
 	m.begins[d] = append(m.begins[d], r)
 }
 
@@ -427,7 +446,7 @@ func (m *Machine) begin(d int) {
 func (m *Machine) poll() {
 	for i := 0; i < len(m.running); {
 		r := m.running[i]
-		if !r.place.parts.Done() {
+		if !r.place.copy.Parts().Done() {
 			i++
 			continue
 		}

@@ -319,6 +319,10 @@ func TestFault(t *testing.T) {
 			if _, err := b.ask("bad", 7); !errors.Is(err, ErrFaulty) {
 				t.Errorf("after it: %v", err)
 			}
+			if good, bad, none := b.m.Ready("good"), b.m.Ready("bad"), b.m.Ready("none"); good != nil || bad == nil ||
+				none == nil {
+				t.Errorf("ready: %v, %v, %v", good, bad, none)
+			}
 			wg.Wait()
 			// Loaded anew it works.
 			if err := b.m.Drain("bad"); err != nil {

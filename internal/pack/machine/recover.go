@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -67,8 +66,8 @@ func (m *Machine) again(r *request, why error) {
 		r.end(fmt.Errorf("%w: %w", ErrLost, why))
 		return
 	}
-	for name, b := range r.In {
-		err = errors.Join(err, r.place.copy.SetInput(name, b))
+	if err == nil {
+		err = r.setInputs()
 	}
 	for i := range r.t.parts {
 		if err == nil {

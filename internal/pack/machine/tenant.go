@@ -50,7 +50,6 @@ type place struct {
 	device, instance int
 	space            engine.Sharer
 	copy             Copy
-	parts            engine.Parts
 	at               *request // that runs there
 }
 
@@ -92,7 +91,7 @@ func (m *Machine) prepareTenant(t *tenant, s *Spec) error {
 				cuts, err = m.cut(p)
 			}
 			if err == nil {
-				err = p.cut(cuts)
+				err = p.copy.Cut(cuts)
 			}
 			if err != nil {
 				return err
@@ -131,7 +130,7 @@ func (m *Machine) cut(p *place) (cuts []int, err error) {
 	for w := 1; w < last.Word+last.Words; w++ {
 		cuts = append(cuts, w)
 	}
-	if err := p.cut(cuts); err != nil {
+	if err := p.copy.Cut(cuts); err != nil {
 		return nil, err
 	}
 	took, err := m.time(p)
@@ -140,22 +139,13 @@ func (m *Machine) cut(p *place) (cuts []int, err error) {
 	}
 	cuts = cuts[:0]
 	sum := time.Duration(0)
-	for i, s := range p.parts.Shapes() {
+	for i, s := range p.copy.Parts().Shapes() {
 		if sum += took[i]; sum > m.config.Longest && sum > took[i] {
 			cuts = append(cuts, s.Word)
 			sum = took[i]
 		}
 	}
 	return cuts, nil
-}
-
-// cut divides its words anew.
-func (p *place) cut(cuts []int) error {
-	if err := p.copy.Cut(cuts); err != nil {
-		return err
-	}
-	p.parts = p.copy.Parts()
-	return nil
 }
 
 // measure says what the parts of a place are.
@@ -165,7 +155,7 @@ func (m *Machine) measure(p *place) ([]pack.Part, error) {
 		return nil, err
 	}
 	var parts []pack.Part
-	for i, s := range p.parts.Shapes() {
+	for i, s := range p.copy.Parts().Shapes() {
 		parts = append(parts, pack.Part{Alone: took[i], Width: s.Width})
 	}
 	return parts, nil
@@ -176,7 +166,7 @@ const warm = 20 * time.Millisecond
 
 // time runs all parts some times and returns the least that each took.
 func (m *Machine) time(p *place) ([]time.Duration, error) {
-	least := make([]time.Duration, len(p.parts.Shapes()))
+	least := make([]time.Duration, len(p.copy.Parts().Shapes()))
 	begun := time.Now()
 	for n := 0; n < rounds || time.Since(begun) < warm; n++ {
 		for i := range least {
@@ -195,8 +185,9 @@ func (m *Machine) time(p *place) ([]time.Duration, error) {
 // runPart runs a part and waits for it. p is not the scheduler's at that time.
 func (m *Machine) runPart(p *place, i int) (time.Duration, error) {
 	begun := time.Now()
-	p.space.Start([]engine.Start{{Parts: p.parts, Part: i}})
-	for n := 1; !p.parts.Done(); n++ {
+	parts := p.copy.Parts()
+	p.space.Start([]engine.Start{{Parts: parts, Part: i}})
+	for n := 1; !parts.Done(); n++ {
 		if n%1024 != 0 {
 			continue
 		}
