@@ -21,24 +21,12 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = [sys.executable, os.path.join(HERE, "..", "replay", "models.py")]
+sys.path.insert(0, os.path.join(HERE, "..", "replay"))
+import mps  # noqa: E402
+from tiny import record  # noqa: E402
+
 CASES = ["resnet50", "resnet18", "mobilenet_v2", "bert", "decoder_step", "lstm"]
 TIMES = [2, 3, 5, 10]  # deadlines, in times alone
-
-
-def record(hf, case, work):
-    for line in subprocess.run([*MODELS, "--list"], capture_output=True, text=True, check=True).stdout.splitlines():
-        name, kind, inputs, hints = line.split("\t")
-        if name == case:
-            break
-    else:
-        sys.exit(f"{case}: no such case")
-    named = [a for n in inputs.split() for a in ("--in", n)] + [a for h in hints.split() for a in ("--out", h)]
-    r = subprocess.run(
-        [hf, "record", "-o", os.path.join(work, "m.hfr"), "--gpu=native", *named, "--", *MODELS, case, "--dir", work],
-        capture_output=True, text=True, timeout=200)
-    if r.returncode:
-        sys.exit(f"{case}: {r.stdout}{r.stderr}")
 
 
 def arrivals(rng, kind, rate, seconds):
@@ -64,13 +52,9 @@ def arrivals(rng, kind, rate, seconds):
 class Peers:
     """A process for each tenant."""
 
-    def __init__(self, plan, path, out, mps):
-        self.plan, self.env = plan, dict(os.environ)
-        self.mps = os.path.join(out, "mps") if mps else None
-        if mps:
-            os.makedirs(self.mps, exist_ok=True)
-            self.env["CUDA_MPS_PIPE_DIRECTORY"] = self.env["CUDA_MPS_LOG_DIRECTORY"] = self.mps
-            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.env, check=True, timeout=20)
+    def __init__(self, plan, path, out, shared):
+        self.plan, self.shared = plan, shared
+        self.env = mps.start(os.path.join(out, "mps")) if shared else dict(os.environ)
         log = open(os.path.join(out, "peers.log"), "a")
         self.all = [
             subprocess.Popen([sys.executable, os.path.join(HERE, "peer.py"), t["case"], path, str(i)], env=self.env,
@@ -110,8 +94,8 @@ class Peers:
                 p.wait(20)
             except subprocess.TimeoutExpired:
                 p.kill()
-        if self.mps:
-            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=self.env, timeout=30)
+        if self.shared:
+            mps.stop(self.env)
 
 
 def summary(plan, took):

@@ -27,15 +27,7 @@ def main():
         run = models.build(torch, case)
         hosts = [[v.pin_memory() for v in case.values(torch, i)] for i in range(6)]
         inputs = [v.cuda() for v in hosts[0]]
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                run(*inputs)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = run(*inputs)
-        outs = list(out) if isinstance(out, (tuple, list)) else [out]
+        graph, outs = models.captured(torch, run, inputs)
         back = [torch.empty(o.shape, dtype=o.dtype, pin_memory=True) for o in outs]
 
         def serve(i):

@@ -17,6 +17,8 @@ import re
 import subprocess
 import time
 
+import mps
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -99,22 +101,18 @@ def main():
         one = os.path.join(a.out, f"cublas-{shape}.hfr")
         for n in [int(x) for x in a.processes.split(",")]:
             cell = []
-            for mps in (False, True):
+            for shared in (False, True):
                 env = dict(os.environ)
                 try:
-                    if mps:
-                        d = os.path.join(a.out, "mps")
-                        os.makedirs(d, exist_ok=True)
-                        env["CUDA_MPS_PIPE_DIRECTORY"] = env["CUDA_MPS_LOG_DIRECTORY"] = d
-                        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=env, check=True, timeout=20)
-                    rate = processes(a.coalesce, one, n, env)
-                    cell.append(1e6 * n / rate)
+                    if shared:
+                        env = mps.start(os.path.join(a.out, "mps"))
+                    cell.append(1e6 * n / processes(a.coalesce, one, n, env))
                 except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as e:
                     print(e)
                     cell.append(None)
                 finally:
-                    if mps:
-                        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=env, timeout=60)
+                    if shared:
+                        mps.stop(env)
                         time.sleep(1)
             try:
                 ours, _ = times(run([a.coalesce, "tenants", "-n", str(n), one]), "")

@@ -465,9 +465,8 @@ def record(torch, case, where):
         print("PyTorch itself gives other bits the second time")
 
 
-def steady(torch, case):
-    run = build(torch, case)
-    given = [t.cuda() for t in case.values(torch, 0)]
+def captured(torch, run, given):
+    """A pass as a CUDA graph of PyTorch's, and its outputs."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -475,7 +474,14 @@ def steady(torch, case):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run(*given)
+        out = run(*given)
+    return graph, several(out)
+
+
+def steady(torch, case):
+    run = build(torch, case)
+    given = [t.cuda() for t in case.values(torch, 0)]
+    graph, _ = captured(torch, run, given)  # whose memory must stay
     times = []
     for _ in range(300):
         begun = time.perf_counter()
