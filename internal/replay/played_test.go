@@ -18,6 +18,7 @@ import (
 	"holdfast/internal/engine/raw"
 	"holdfast/internal/engine/raw/rawtest"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/recordingtest"
 	"holdfast/internal/replay"
 	"holdfast/internal/rm/rmtest"
 	"holdfast/internal/trace"
@@ -82,15 +83,7 @@ func chains(t testing.TB, seed uint64) *recording.File {
 		e.Work = w.Put(randomWork(t, r, &e, at))
 		m.Entries = append(m.Entries, e)
 	}
-	if _, err := w.Finish(m); err != nil {
-		t.Fatal(err)
-	}
-	f, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
+	return recordingtest.Finish(t, path, w, m)
 }
 
 func randomWork(t testing.TB, r *rand.Rand, e *recording.Entry, staging uint64) (work []byte) {

@@ -11,6 +11,7 @@ import (
 
 	"holdfast/internal/engine"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/recordingtest"
 	"holdfast/internal/trace"
 )
 
@@ -135,7 +136,7 @@ func open(t testing.TB) *recording.File {
 			t.Fatal(err)
 		}
 	}
-	_, err = w.Finish(&recording.Manifest{
+	return recordingtest.Finish(t, path, w, &recording.Manifest{
 		Arch: 90, Program: []string{}, Warnings: []string{},
 		Code: []recording.Code{{Images: []recording.Image{
 			{Arch: 90, Contents: w.Put([]byte("cubin")), Kind: recording.Cubin}, {Arch: 70,
@@ -151,15 +152,6 @@ func open(t testing.TB) *recording.File {
 				Shape: []int{4}}},
 			Outputs: []recording.Port{{Addr: 0x1000200, Bytes: 32, DType: "uint8", Name: "out0", Shape: []int{32}}}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
 }
 
 func gpu() *memoryGPU {

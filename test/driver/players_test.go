@@ -11,6 +11,7 @@ import (
 
 	"holdfast/internal/engine/driver"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/recordingtest"
 	"holdfast/internal/replay"
 	"holdfast/internal/trace"
 	"holdfast/test/rig"
@@ -134,7 +135,7 @@ func counting(t *testing.T) *recording.File {
 	live := w.Put(memory)
 	table := w.Put(recording.AppendPatches(nil, []recording.Patch{{In: recording.InRegion, Offsets: []int64{0}},
 		{In: recording.InVariable, Offsets: []int64{0}}, {In: recording.InLaunch, Offsets: []int64{0}}}))
-	_, err = w.Finish(&recording.Manifest{Arch: 90, Program: []string{}, Warnings: []string{},
+	return recordingtest.Finish(t, path, w, &recording.Manifest{Arch: 90, Program: []string{}, Warnings: []string{},
 		Code: []recording.Code{{Images: []recording.Image{{Arch: 70, Contents: w.Put([]byte(text)),
 			Kind: recording.PTX}}}},
 		Kernels:     []recording.Kernel{{Name: "count", Params: []recording.Param{{Offset: 0, Size: 8}}}},
@@ -143,13 +144,4 @@ func counting(t *testing.T) *recording.File {
 		Relocations: &table, Staging: recording.Span{Addr: staging, Bytes: 2 << 20},
 		Entries: []recording.Entry{{Name: "e", Launches: 1, Copies: 1, Work: w.Put(work), Inputs: []recording.Port{},
 			Outputs: []recording.Port{{Addr: staging, Bytes: 4, DType: "uint32", Name: "n", Shape: []int{1}}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
 }

@@ -88,15 +88,7 @@ func TestServePack(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/pack/": "<html", "/pack/state": `"name":"small"`,
 		"/pack/trace?last=1m": `"traceEvents"`, "/metrics": `holdfast_pack_`} {
-		res, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || res.StatusCode != 200 || !strings.Contains(string(b), want) {
-			t.Errorf("%s: %d %v %.300s", path, res.StatusCode, err, b)
-		}
+		serveGot(t, url+path, want)
 	}
 	load := url + "/v2/repository/models/later/"
 	if status, answer := post(t, load+"load", `{"parameters":{"slo":"1m","reset":""}}`); status != 200 {

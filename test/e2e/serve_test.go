@@ -29,15 +29,7 @@ func TestServe(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/v2/models/infer": `"name":"x","datatype":"FP32","shape":[64]`,
 		"/v2/health/ready": "", "/metrics": `holdfast_requests_total{model="infer"} 3`} {
-		res, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || res.StatusCode != 200 || !strings.Contains(string(b), want) {
-			t.Errorf("%s: %d %s %v", path, res.StatusCode, b, err)
-		}
+		serveGot(t, url+path, want)
 	}
 	end()
 	if out := s.fails(2, "serve", file, file); !strings.Contains(out, "two models are named infer") {
@@ -75,6 +67,20 @@ func (s *site) serve(args ...string) (url string, end func()) {
 		if err := cmd.Wait(); err != nil {
 			s.t.Errorf("it ended with %v", err)
 		}
+	}
+}
+
+// serveGot looks at a page, which must have some text.
+func serveGot(t *testing.T, url, want string) {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != 200 || !strings.Contains(string(b), want) {
+		t.Errorf("%s: %d %.300s %v", url, res.StatusCode, b, err)
 	}
 }
 

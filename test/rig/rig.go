@@ -91,6 +91,29 @@ func GPU(t testing.TB, c device.Config) (socket string, stop func()) {
 	return socket, stop
 }
 
+// Again runs tests of the calling test binary in a process whose driver library is the stub, served by a software GPU
+// in this one: those whose names begin so, as many as want. HOLDFAST_TEST_LIBCUDA names the library there.
+func Again(t *testing.T, c device.Config, prefix string, want int, env ...string) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_TEST_LIBCUDA") != "" {
+		t.Skip("this is the process that the test runs")
+	}
+	socket, stop := GPU(t, c)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+prefix, "-test.v", "-test.timeout=2m")
+	cmd.Env = append(append(os.Environ(), "HOLDFAST_TEST_LIBCUDA="+filepath.Join(Stub(t), "libcuda.so.1"),
+		"HOLDFAST_SOFTGPU_SOCKET="+socket), env...)
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if n := strings.Count(string(out), "--- PASS: "+prefix); err != nil || n != want {
+		t.Errorf("%d tests passed, want %d: %v", n, want, err)
+	}
+	stop()
+}
+
 // Environment is what makes a program run on the software GPU of a socket.
 func Environment(t testing.TB, socket string) []string {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"holdfast/internal/engine"
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/recordingtest"
 	"holdfast/internal/replay"
 	"holdfast/internal/softgpu/device"
 	"holdfast/internal/trace"
@@ -22,23 +22,7 @@ import (
 // TestSoftwareGPU runs the other tests in a process whose driver library is the stub, served by a software GPU in this
 // one. On a GPU: HOLDFAST_TEST_LIBCUDA=libcuda.so.1.
 func TestSoftwareGPU(t *testing.T) {
-	if os.Getenv("HOLDFAST_TEST_LIBCUDA") != "" {
-		t.Skip("this is the process that the test runs")
-	}
-	socket, stop := rig.GPU(t, device.Config{Memory: 1 << 30})
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestNative", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_LIBCUDA="+filepath.Join(rig.Stub(t), "libcuda.so.1"),
-		"HOLDFAST_SOFTGPU_SOCKET="+socket)
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if n := strings.Count(string(out), "--- PASS: TestNative"); err != nil || n != 2 {
-		t.Errorf("%d tests passed, want 2: %v", n, err)
-	}
-	stop()
+	rig.Again(t, device.Config{Memory: 1 << 30}, "TestNative", 2)
 }
 
 const addText = `.version 7.0
@@ -187,7 +171,7 @@ func sums(t *testing.T, at uint64) *recording.File {
 		}
 	}
 	live := w.Put([]byte{7, 0, 0, 0})
-	_, err = w.Finish(&recording.Manifest{Arch: 90, Program: []string{}, Warnings: []string{},
+	return recordingtest.Finish(t, path, w, &recording.Manifest{Arch: 90, Program: []string{}, Warnings: []string{},
 		Variables: []recording.Variable{}, Code: []recording.Code{{Images: []recording.Image{{Arch: 70,
 			Kind: recording.PTX, Contents: w.Put([]byte(addText))}}}},
 		Kernels: []recording.Kernel{{Name: "add", Params: []recording.Param{{Size: 8}, {Offset: 8, Size: 4}}}},
@@ -196,15 +180,6 @@ func sums(t *testing.T, at uint64) *recording.File {
 		Entries: []recording.Entry{{Name: "e", Launches: 3, Copies: 1, Work: w.Put(work), Inputs: []recording.Port{},
 			Outputs: []recording.Port{{Addr: recording.Addr(staging), Bytes: 4, DType: "uint8", Name: "sum",
 				Shape: []int{4}}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
 }
 
 // A replay whose context fails goes on in another one, with the same bits.

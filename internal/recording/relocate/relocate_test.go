@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/internal/recording"
+	"holdfast/internal/recording/recordingtest"
 	"holdfast/internal/trace"
 )
 
@@ -83,15 +84,7 @@ func (r *run) write(t *testing.T) *recording.File {
 		Entries: []recording.Entry{{Name: "e", Launches: r.works, Copies: 1, Work: w.Put(work),
 			Outputs: []recording.Port{}, Inputs: []recording.Port{{Addr: at(64 << 20), Bytes: 16, DType: "uint8",
 				Name: "x", Recorded: &in, Shape: []int{16}}}}}}
-	if _, err := w.Finish(m); err != nil {
-		t.Fatal(err)
-	}
-	f, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
+	return recordingtest.Finish(t, path, w, m)
 }
 
 // What moves as memory does is an address, wherever it stands; numbers, and data that differs, are none.
